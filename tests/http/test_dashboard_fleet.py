@@ -100,6 +100,16 @@ def test_nodes_say_who_is_alive_and_what_they_hold(shop: Served) -> None:
     assert "No node is known." in shown(shop.client(), "/ui/nobody/nodes")
 
 
+def test_what_nodes_of_all_tenants_run_is_told_to_those_who_see_all() -> None:
+    """Whoever looked first: the overview is shared by those who look at the same time."""
+    with serving("memory:", example_app(), engine=True) as served:
+        everyone, one = (served.client(served.key(tenant)) for tenant in ("*", "default"))
+        eventually(lambda: served.call(lambda queue: queue.nodes()))
+        for client, told in ((everyone, True), (one, False)):
+            assert ("slots busy when they were heard last" in shown(client, "/ui/default")) == told
+            assert ('<span class="soft">of ' in shown(client, "/ui/default/nodes")) == told
+
+
 def test_a_task_says_why_it_waits_and_leads_to_its_node(shop: Served) -> None:
     mail = newest(shop, kind="send_mail")
     assert "(the provider is down)" in shown(shop.client(), f"/ui/default/tasks/{mail}")

@@ -69,3 +69,5 @@ def test_the_nodes_of_all_tenants_are_seen_without_what_they_run(tenant: Tenant)
     assert "worker" in node["roles"]
     assert "echo" in node["kinds"]
     assert node["running"] is None
+    called = tenant.post("calls/nodes", {"dead": True}, 200)["answer"]
+    assert [each.get("running", {}) for each in called] == [None]

@@ -27,6 +27,8 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from .ids import derived_id
 from .model import FOREVER, NodeState, PausedQueue, Task, TaskStatus
 from .runtimes import SHELL_KIND
@@ -37,6 +39,8 @@ __all__ = [
     "WaitReason",
     "Waiting",
     "as_facts",
+    "as_told_to",
+    "busy_slots",
     "explain",
     "forgotten",
     "handlers_of",
@@ -85,6 +89,16 @@ def living(nodes: Iterable[NodeState], now: datetime) -> list[NodeState]:
 def seen_by(nodes: Iterable[NodeState], tenant: str) -> list[NodeState]:
     """The nodes that a tenant may see: those that work for it, or for all."""
     return [node for node in nodes if node.tenant in (tenant, EVERY_TENANT)]
+
+
+def as_told_to(tenant: str, nodes: Iterable[NodeState]) -> list[NodeState]:
+    """The nodes, without what those of all tenants run: others' tasks are among it."""
+    return [node if node.tenant == tenant else replace(node, running=None) for node in nodes]
+
+
+def busy_slots(nodes: Iterable[NodeState]) -> int:
+    """How many slots were taken when the nodes were seen last, as far as that is told."""
+    return sum(sum((node.running or {}).values()) for node in nodes)
 
 
 def workers_of(nodes: Iterable[NodeState], tenant: str) -> list[NodeState]:
@@ -231,7 +245,7 @@ def _paused(paused: PausedQueue, now: datetime) -> str:
 
 def _for_a_slot(waited: timedelta, workers: Sequence[NodeState]) -> Waiting:
     slots = sum(node.slots for node in workers)
-    taken = sum(sum(node.running.values()) for node in workers)
+    taken = busy_slots(workers)
     who = "the only worker" if len(workers) == 1 else f"the {len(workers)} workers"
     if taken >= slots:
         return Waiting(f"all {slots} slots of {who} for its kind were taken when last seen", "busy")

@@ -12,8 +12,8 @@ from .shared import Record
 class NodeState(Record, frozen=True, kw_only=True, tag_field="record", tag="node.1"):
     """What a process that runs roles says of itself, every `heartbeat`. `id` is the `worker_id` of the tasks that it
     takes; `tenant` is whose tasks it takes, `*`: those of every tenant; `queues` are those that it serves, None: all.
-    `running` counts by kind what it ran when it was seen last. `workflows` are those of its kinds that are workflows,
-    with the oldest and the newest version of a run that it goes on with."""
+    `running` counts by kind what it ran when it was seen last; None: that is not told. `workflows` are those of its
+    kinds that are workflows, with the oldest and the newest version of a run that it goes on with."""
 
     host: str
     pid: int
@@ -23,7 +23,7 @@ class NodeState(Record, frozen=True, kw_only=True, tag_field="record", tag="node
     workflows: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
     queues: tuple[str, ...] | None = None
     slots: int = 0
-    running: dict[str, int] = msgspec.field(default_factory=dict)
+    running: dict[str, int] | None = msgspec.field(default_factory=dict)
     started_at: datetime
     seen_at: datetime
     heartbeat: timedelta

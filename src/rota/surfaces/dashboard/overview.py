@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fastapi import Response
 
 from ...domain.model import Alarm, NodeState, Task
-from ...domain.serving import is_alive
+from ...domain.serving import busy_slots, is_alive
 from ...engine.queries.overview import AT_MOST, Hour, Overview
 from ..python.client import Page
 from .alarms import RULES
@@ -95,7 +95,8 @@ class Seen(NamedTuple):
 
 
 async def seen_of(visit: Visit) -> Seen:
-    """As of a moment ago at most: many keep this page open, and all of a tenant share one answer."""
+    """As of a moment ago at most: many keep this page open. All of a tenant who may see the same share one answer."""
+    name = f"overview for {visit.queue.caller.tenant}"
 
     async def ask() -> Seen:
         began = visit.queue.clock.monotonic()
@@ -103,7 +104,7 @@ async def seen_of(visit: Visit) -> Seen:
         nodes = await visit.queue.nodes(dead=True)
         return Seen(found, alarms, nodes, timedelta(seconds=visit.queue.clock.monotonic() - began))
 
-    seen: Seen = await visit.service.shared(("overview", visit.tenant), ask, SHARED_FOR)
+    seen: Seen = await visit.service.shared((name, visit.tenant), ask, SHARED_FOR)
     return seen
 
 
@@ -126,7 +127,7 @@ async def show(visit: Visit) -> Response:
         alive=alive,
         silent=[node for node in nodes if node not in alive],
         roles=[(role, sum(role in node.roles for node in alive)) for role in ROLES],
-        busy=sum(sum(node.running.values()) for node in alive),
+        busy=None if any(node.running is None for node in alive) else busy_slots(alive),
         slots=sum(node.slots for node in alive if "worker" in node.roles),
         store=STORES.get(visit.queue.store.url.partition(":")[0].partition("+")[0], "a bucket"),
         answered_in=took,

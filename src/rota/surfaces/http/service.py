@@ -16,7 +16,8 @@ from fastapi import Depends, Header, Path, Request, Response
 from ...domain.checks import check_key
 from ...domain.errors import Invalid, NotFound, RotaError, Unavailable
 from ...domain.ids import derived_id
-from ...domain.model import ApiKey, Role
+from ...domain.model import ApiKey, NodeState, Role
+from ...domain.serving import as_told_to
 from ...engine import commands
 from ...engine.app import App
 from ...engine.clock import Clock, SystemClock
@@ -235,6 +236,11 @@ class Acting(Queue):
             return
         body = await request.body()
         self._receipt = (*receipt_of(self.tenant, key, request.method, request.url.path, body), answer)
+
+    async def nodes(self, *, dead: bool = False) -> list[NodeState]:
+        """What nodes of all tenants run is told only to callers who may see all of them."""
+        found = await super().nodes(dead=dead)
+        return found if self.caller.tenant == ALL_TENANTS else as_told_to(self.tenant, found)
 
     async def revoke_key(self, key_id: str, *, every_tenant: bool = False) -> ApiKey:
         """Any but the one that asks, whichever way it is named."""

@@ -57,10 +57,15 @@ def _node_row(session: Session, node: NodeState, now: datetime) -> list[Cell | s
         ", ".join(node.roles),
         ", ".join(node.kinds) or "-",
         queues if is_worker else "-",
-        f"{sum(node.running.values())} of {node.slots}" if is_worker else "-",
+        _slots(node) if is_worker else "-",
         when(node.started_at),
         when(node.seen_at),
     ]
+
+
+def _slots(node: NodeState) -> str:
+    """Those that were taken, as far as that is told, and all."""
+    return f"{node.slots}" if node.running is None else f"{sum(node.running.values())} of {node.slots}"
 
 
 @command(name="list", examples=["rota queue list", "rota queue list --json"])

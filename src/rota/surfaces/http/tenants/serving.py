@@ -12,7 +12,6 @@ from ....domain.model import Limit, NodeState, PausedQueue
 from ....domain.serving import is_alive
 from ....engine.queries.serving import QueueUse
 from ...shapes import Answer, Time, shaped
-from ..access import ALL_TENANTS
 from ..openapi import documented
 from ..reading import Router
 from ..service import OnceKey, Operator, Viewer, answer
@@ -100,9 +99,8 @@ def queue_limit(name: str, limit: Limit | None) -> QueueLimitAnswer:
     return QueueLimitAnswer(queue=name, concurrency=limit.concurrency, rate=limit.rate)
 
 
-def node(record: NodeState, now: datetime, *, with_running: bool) -> NodeAnswer:
-    running = record.running if with_running else None
-    return shaped(NodeAnswer, record, alive=is_alive(record, now), running=running)
+def node(record: NodeState, now: datetime) -> NodeAnswer:
+    return shaped(NodeAnswer, record, alive=is_alive(record, now))
 
 
 def paused_queue(record: PausedQueue) -> PausedQueueAnswer:
@@ -124,9 +122,7 @@ async def list_nodes(queue: Viewer) -> Response:
     """The nodes that work for this tenant, silent ones too. What a node of all tenants runs is told only to callers who
     may see all of them."""
     found, now = await queue.nodes(dead=True), await queue.now()
-    sees_all = queue.caller.tenant == ALL_TENANTS
-    items = [node(each, now, with_running=sees_all or each.tenant == queue.tenant) for each in found]
-    return answer(NodesAnswer(items=items))
+    return answer(NodesAnswer(items=[node(each, now) for each in found]))
 
 
 @router.get("/queues", **documented(200, QueuesAnswer))
