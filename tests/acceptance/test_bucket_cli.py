@@ -36,7 +36,7 @@ def test_the_commands_of_document_000(address: str) -> None:
         """ --cron "0 9 * * *" """
     )
     assert "daily-report" in rota("schedule list").stdout
-    assert "At 09:00 AM" in rota("schedule show daily-report").stdout
+    assert "At 09:00" in rota("schedule show daily-report").stdout
     rota("schedule pause daily-report")
     rota("schedule resume daily-report")
     rota("schedule trigger daily-report")

@@ -93,7 +93,7 @@ def test_all_options_of_create_arrive() -> None:
 def test_show_tells_it_in_words() -> None:
     rota(f"{NIGHTLY} --overlap-policy cancel_previous --missed-run-policy execute_once --max-runs 10")
     said = rota("schedule show nightly").stdout
-    assert "nightly  active  At 02:30 AM, in America/New_York" in said
+    assert "nightly  active  At 02:30, in America/New_York" in said
     assert "A run that is still going is cancelled when the next one is due." in said
     assert "A time missed by more than 1 minute is made up for once" in said
     assert "It ends after 10 runs; there have been 0." in said
@@ -122,7 +122,7 @@ def test_show_has_the_last_runs_as_letters_in_a_pipe() -> None:
     shown = document("schedule show nightly")
     assert [run["task_id"] for run in shown["runs"]] == [second, first]
     assert len(shown["next"]) == 5
-    assert shown["words"] == "At 02:30 AM, in America/New_York"
+    assert shown["words"] == "At 02:30, in America/New_York"
 
 
 def test_trigger_may_bring_another_input() -> None:
@@ -204,7 +204,7 @@ def test_list_shows_words_next_times_and_last_runs() -> None:
     rota("schedule trigger nightly")
     heading, line = rota("schedule list").stdout.splitlines()
     assert heading.split() == ["ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"]
-    assert line.startswith("nightly  active  At 02:30 AM, in America/New_York")
+    assert line.startswith("nightly  active  At 02:30, in America/New_York")
     assert line.endswith("R")
 
 
@@ -214,7 +214,7 @@ def test_list_shows_words_next_times_and_last_runs() -> None:
 def test_preview_of_the_issue() -> None:
     Path("rota.db").unlink(missing_ok=True)
     said = rota('preview "0 9 * * 1-5" --timezone Europe/London -n 10').stdout
-    assert said.startswith("At 09:00 AM, Monday through Friday, in Europe/London\n")
+    assert said.startswith("At 09:00, Monday through Friday, in Europe/London\n")
     assert said.count(" 09:00:00 ") >= 10
     assert not Path("rota.db").exists()
 

@@ -99,7 +99,7 @@ def test_the_local_time_is_on_the_clock_of_the_zone(quiet: Tenant) -> None:
     answer = quiet.post("schedules", RECURRING)
     assert answer["nextRunAtLocal"].endswith("T09:00:00")
     assert answer["nextRunAt"].endswith(("T13:00:00Z", "T14:00:00Z"))
-    assert answer["scheduleType"]["description"] == "At 09:00 AM"
+    assert answer["scheduleType"]["description"] == "At 09:00"
 
 
 def test_scheduled_at_is_refused_and_points_to_schedules(quiet: Tenant) -> None:

@@ -68,29 +68,29 @@ def test_the_same_as(written: str, plain: str) -> None:
 @pytest.mark.parametrize(
     ("cron", "sentence"),
     [
-        (Cron("0 9 * * MON-SUN"), "At 09:00 AM, Monday through Sunday"),
-        (Cron("0 9 * * FRI-MON"), "At 09:00 AM, only on Friday, Saturday, Sunday, and Monday"),
-        (Cron("0 9 * * L5"), "At 09:00 AM, on the last Friday of the month"),
-        (Cron("0 9 * * MON-TUE#1"), "At 09:00 AM, on the 1st Monday and the 1st Tuesday of the month"),
-        (Cron("0 9 L-3W * *"), "At 09:00 AM, on the weekday nearest the 4th to last day of the month"),
-        (Cron("0 9 * SEPT TUES"), "At 09:00 AM, only on Tuesday, only in September"),
-        (Cron("0 22-0 * * *"), "At 10:00 PM, 11:00 PM and 12:00 AM"),
-        (Cron("0 9 * NOV-JAN *"), "At 09:00 AM, only in November, December, and January"),
-        (Cron("0 0 9 1 1 * 2027"), "At 09:00 AM, on day 1 of the month, only in January, only in 2027"),
-        (Cron("0 0 9 * * * 2027-2029,2031"), "At 09:00 AM, only in 2027 to 2029 and 2031"),
+        (Cron("0 9 * * MON-SUN"), "At 09:00, Monday through Sunday"),
+        (Cron("0 9 * * FRI-MON"), "At 09:00, only on Friday, Saturday, Sunday, and Monday"),
+        (Cron("0 9 * * L5"), "At 09:00, on the last Friday of the month"),
+        (Cron("0 9 * * MON-TUE#1"), "At 09:00, on the 1st Monday and the 1st Tuesday of the month"),
+        (Cron("0 9 L-3W * *"), "At 09:00, on the weekday nearest the 4th to last day of the month"),
+        (Cron("0 9 * SEPT TUES"), "At 09:00, only on Tuesday, only in September"),
+        (Cron("0 22-0 * * *"), "At 22:00, 23:00 and 00:00"),
+        (Cron("0 9 * NOV-JAN *"), "At 09:00, only in November, December, and January"),
+        (Cron("0 0 9 1 1 * 2027"), "At 09:00, on day 1 of the month, only in January, only in 2027"),
+        (Cron("0 0 9 * * * 2027-2029,2031"), "At 09:00, only in 2027 to 2029 and 2031"),
         (
             Cron("0 9 1 * MON", day_match=DayMatch.AND),
-            "At 09:00 AM, on day 1 of the month, and only on Monday",
+            "At 09:00, on day 1 of the month, and only on Monday",
         ),
         (
             Cron("0 9 1-7 * MON-FRI"),
-            "At 09:00 AM, on days 1-7 of the month, or on Monday through Friday",
+            "At 09:00, on days 1-7 of the month, or on Monday through Friday",
         ),
         (
             Cron("0 9 L * FRI#L", day_match=DayMatch.AND),
-            "At 09:00 AM, on the last day of the month, and only on the last Friday of the month",
+            "At 09:00, on the last day of the month, and only on the last Friday of the month",
         ),
-        (Cron("0 9 * * * # CRON_TZ"), "At 09:00 AM"),
+        (Cron("0 9 * * * # CRON_TZ"), "At 09:00"),
     ],
 )
 def test_words(cron: Cron, sentence: str) -> None:
@@ -202,5 +202,5 @@ def test_what_a_refusal_proposes_means_what_it_says() -> None:
         check(Cron("@every 0s"))
     with pytest.raises(ValueError, match=r"write 'SAT' for every Saturday.*'SATL' for the last of the month"):
         check(Cron("0 9 * * L"))
-    assert describe(Cron("0 9 * * SAT")) == "At 09:00 AM, only on Saturday"
-    assert describe(Cron("0 9 * * SATL")) == "At 09:00 AM, on the last Saturday of the month"
+    assert describe(Cron("0 9 * * SAT")) == "At 09:00, only on Saturday"
+    assert describe(Cron("0 9 * * SATL")) == "At 09:00, on the last Saturday of the month"

@@ -60,10 +60,10 @@ def test_it_is_the_union(parts: list[Simple], begin: int, length: int) -> None:
 def test_words_and_clocks() -> None:
     several = Several((Cron("0 9 * * 1-5", "Europe/London"), Cron("30 2 * * *", "America/New_York")))
     assert describe(several) == (
-        "At 09:00 AM, Monday through Friday in Europe/London; and at 02:30 AM in America/New_York"
+        "At 09:00, Monday through Friday in Europe/London; and at 02:30 in America/New_York"
     )
     assert (
-        describe(Several((Cron("0 9 * * *"), Interval(timedelta(hours=1))))) == "At 09:00 AM; and every hour"
+        describe(Several((Cron("0 9 * * *"), Interval(timedelta(hours=1))))) == "At 09:00; and every hour"
     )
     moved = datetime(2026, 3, 8, 7, tzinfo=UTC)
     assert local(several, moved).isoformat() == "2026-03-08T03:00:00-04:00"

@@ -24,7 +24,7 @@ __all__ = ["policies", "runs_what", "sentence", "state", "timing_words"]
 
 
 def sentence(schedule: Schedule) -> str:
-    """`At 09:00 AM, Monday through Friday, in Europe/London`."""
+    """`At 09:00, Monday through Friday, in Europe/London`."""
     return timing_words(schedule.timing)
 
 

@@ -261,7 +261,7 @@ def _in_years(line: CronLine) -> str:
 def _described(expression: str) -> str:
     from cron_descriptor import ExpressionDescriptor, Options
 
-    options = Options(locale_code="en_US", use_24hour_time_format=False, day_of_week_start_index_zero=True)
+    options = Options(locale_code="en_US", use_24hour_time_format=True, day_of_week_start_index_zero=True)
     return str(ExpressionDescriptor(expression, options).get_description())
 
 
