@@ -62,9 +62,7 @@ def test_words_and_clocks() -> None:
     assert describe(several) == (
         "At 09:00, Monday through Friday in Europe/London; and at 02:30 in America/New_York"
     )
-    assert (
-        describe(Several((Cron("0 9 * * *"), Interval(timedelta(hours=1))))) == "At 09:00; and every hour"
-    )
+    assert describe(Several((Cron("0 9 * * *"), Interval(timedelta(hours=1))))) == "At 09:00; and every hour"
     moved = datetime(2026, 3, 8, 7, tzinfo=UTC)
     assert local(several, moved).isoformat() == "2026-03-08T03:00:00-04:00"
     assert dst_note(several, moved) == "moved"
