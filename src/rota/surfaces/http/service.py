@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
-from fastapi import Depends, Header, Path, Request, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 
 from ...domain.checks import check_key
 from ...domain.errors import Invalid, NotFound, RotaError, Unavailable
@@ -338,6 +338,9 @@ OnceKey = Annotated[
         description="Repeat the request with the same key and it is done once; the answer is the same.",
     ),
 ]
+IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Cursor = Annotated[str | None, Query(max_length=300, description="The nextCursor of the page before.")]
 
 
 def wanted_version(if_match: str | None, version: int | None) -> int | None:

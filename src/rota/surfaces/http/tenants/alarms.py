@@ -14,9 +14,8 @@ from ..fields import given_options
 from ..openapi import documented
 from ..problems import Problem
 from ..reading import Router
-from ..service import Admin, Viewer, answer
+from ..service import Admin, Cursor, Limit, Viewer, answer
 from . import schemas
-from .schedules import Cursor, Limit
 
 __all__ = ["router"]
 

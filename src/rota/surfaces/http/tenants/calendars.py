@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated
 
-from fastapi import Header, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from ....domain.model import Calendar
 from ...shapes import Answer, Time, shaped
 from ..openapi import documented
 from ..reading import Router
-from ..service import Admin, OnceKey, Viewer, answer, wanted_version
+from ..service import Admin, IfMatch, OnceKey, Viewer, answer, wanted_version
 from . import schemas
 
 __all__ = ["router"]
@@ -19,7 +19,6 @@ __all__ = ["router"]
 router = Router(prefix="/api/tenants/{tenant}", tags=["calendars"])
 
 Name = Annotated[str, Path(description="The name of the calendar.", min_length=1, max_length=255)]
-IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
 
 
 class CalendarAnswer(Answer, frozen=True, kw_only=True):

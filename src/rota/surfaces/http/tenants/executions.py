@@ -12,9 +12,8 @@ from ....domain.options import SubmitOptions
 from ..fields import given_options
 from ..openapi import documented
 from ..reading import Router
-from ..service import Acting, OnceKey, Operator, Viewer, answer, of, place_of
+from ..service import Acting, Cursor, Limit, OnceKey, Operator, Viewer, answer, of, place_of
 from . import answers, schemas
-from .schedules import Cursor, Limit
 
 __all__ = ["router"]
 

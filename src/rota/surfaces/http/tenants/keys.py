@@ -10,9 +10,8 @@ from ....domain.model import ApiKey, Role
 from ...shapes import Answer, Time, shaped
 from ..openapi import documented
 from ..reading import Router
-from ..service import Admin, OnceKey, answer, of
+from ..service import Admin, Cursor, Limit, OnceKey, answer, of
 from . import schemas
-from .schedules import Cursor, Limit
 
 __all__ = ["api_key", "router"]
 

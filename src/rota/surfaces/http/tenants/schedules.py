@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from msgspec import UNSET
 from pydantic import AfterValidator
 
@@ -23,7 +23,19 @@ from ...shapes import shaped
 from ..fields import SLASH, Body, Time, given_options
 from ..openapi import documented
 from ..reading import Router
-from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
+from ..service import (
+    Admin,
+    Cursor,
+    IfMatch,
+    Limit,
+    OnceKey,
+    Operator,
+    Viewer,
+    answer,
+    of,
+    place_of,
+    wanted_version,
+)
 from . import answers, schemas, timing_answers
 from .answers import BackfillAnswer
 
@@ -74,9 +86,6 @@ Id = Annotated[
     Path(description="The id of the schedule, or its name.", min_length=1, max_length=255),
     AfterValidator(lambda name: name.replace(SLASH, "/")),
 ]
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
-Cursor = Annotated[str | None, Query(max_length=300, description="The nextCursor of the page before.")]
-IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
 StatusFilter = Literal["draft", "active", "paused", "inactive", "completed"]
 
 

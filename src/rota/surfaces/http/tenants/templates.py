@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Header, Path, Request, Response
+from fastapi import Path, Request, Response
 from msgspec import to_builtins
 
 from ....domain.errors import Invalid
@@ -15,16 +15,26 @@ from ...shapes import Answer, shaped
 from ..fields import given_options
 from ..openapi import documented
 from ..reading import Router
-from ..service import Admin, OnceKey, Operator, Viewer, answer, of, place_of, wanted_version
+from ..service import (
+    Admin,
+    Cursor,
+    IfMatch,
+    Limit,
+    OnceKey,
+    Operator,
+    Viewer,
+    answer,
+    of,
+    place_of,
+    wanted_version,
+)
 from . import answers, schemas
-from .schedules import Cursor, Limit
 
 __all__ = ["check_shell_allowed", "router"]
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["templates"])
 
 Id = Annotated[str, Path(description="The id of the template, or its alias.", min_length=1, max_length=255)]
-IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
 _OWN_FORM = ("alias", "kind", "runtime", "command", "parameters", "parameters_schema")
 
 
