@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
 
 from http_world import eventually, problem
+from rota import Queue, Schedule, TemplateTarget
 from rota.surfaces.http.v1 import answers as answers
 from v1_world import Api, at, shaped
 
@@ -145,3 +149,34 @@ def test_interval_schedule_calculates_next_run_correctly(api: Api) -> None:
     assert steps >= 1
     assert not rest
     assert ran["enabled"]
+
+
+@pytest.mark.parametrize(
+    ("type", "timing"),
+    [
+        ("once", {"run_at": datetime(2099, 1, 1, tzinfo=UTC)}),
+        ("interval", {"interval": 3600}),
+        ("cron", {"cron": "0 2 * * *"}),
+        ("rrule", {"rrule": "FREQ=DAILY"}),
+        ("several", {"timings": ["0 2 * * *", "1h"]}),
+        ("after", {"after": ["before"]}),
+    ],
+)
+def test_a_schedule_that_was_made_elsewhere_names_its_type(still: Api, type: str, timing: Any) -> None:
+    task = still.task()
+    target = TemplateTarget(template_id=task.id)
+
+    async def make(queue: Queue) -> Schedule:
+        if type == "after":
+            await queue.create_schedule("before", interval=3600, target=target)
+        return await queue.create_schedule(f"a {type} one", target=target, **timing)
+
+    made = {"id": still.served.call(make).id}
+    shaped(answers.TaskScheduleAnswer, task.look(made))
+    assert task.look(made)["schedule_type"] == type
+    path = f"{task.path}/$schedules/{made['id']}"
+    if type == "cron":
+        assert task.change(made, timezone="Asia/Tokyo")["timezone"] == "Asia/Tokyo"
+    else:
+        found = still.refused("PATCH", path, {"timezone": "Asia/Tokyo"})
+        assert f"this one is of type '{type}'" in found["detail"]

@@ -29,9 +29,11 @@ __all__ = [
     "template",
     "template_id_of",
     "templates",
+    "timing_type",
 ]
 
 _ENDED_WITH_ARTIFACT = (TaskStatus.COMPLETED, TaskStatus.FAILED)
+TimingType = Literal["once", "interval", "cron", "rrule", "several", "after"]
 
 
 class SnakeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +79,7 @@ class TaskScheduleAnswer(SnakeAnswer, frozen=True, kw_only=True):
 
     id: str
     task_id: str | None
-    schedule_type: Literal["once", "interval", "cron", "rrule", "after"]
+    schedule_type: TimingType
     run_at: Time | UnsetType = UNSET
     interval_seconds: int | float | UnsetType = UNSET
     cron_expression: str | UnsetType = UNSET
@@ -195,6 +197,7 @@ def schedule(record: Schedule) -> TaskScheduleAnswer:
     return TaskScheduleAnswer(
         id=record.id,
         task_id=target.template_id if isinstance(target, TemplateTarget) else None,
+        schedule_type=timing_type(record.timing),
         enabled=record.enabled,
         next_run_at=record.next_run_at,
         last_run_at=record.last_run_at,
@@ -204,22 +207,26 @@ def schedule(record: Schedule) -> TaskScheduleAnswer:
     )
 
 
+def timing_type(of: Timing) -> TimingType:
+    tag: TimingType = of.__struct_config__.tag  # type: ignore[assignment]  # the tags are these words
+    return tag
+
+
 def _timing(of: Timing) -> dict[str, Any]:
     match of:
         case Once(run_at):
-            return {"schedule_type": "once", "run_at": run_at}
+            return {"run_at": run_at}
         case Interval(every):
             seconds = every.total_seconds()
-            whole = int(seconds) if seconds.is_integer() else seconds
-            return {"schedule_type": "interval", "interval_seconds": whole}
+            return {"interval_seconds": int(seconds) if seconds.is_integer() else seconds}
         case Cron(expression, zone):
-            return {"schedule_type": "cron", "cron_expression": expression, "timezone": _unless_utc(zone)}
+            return {"cron_expression": expression, "timezone": _unless_utc(zone)}
         case RRule(rule, _, zone):
-            return {"schedule_type": "rrule", "rrule": rule, "timezone": _unless_utc(zone)}
+            return {"rrule": rule, "timezone": _unless_utc(zone)}
         case Several():
-            return {"schedule_type": "several", "timezone": _unless_utc(of.timezone)}
+            return {"timezone": _unless_utc(of.timezone)}
         case After(schedules):
-            return {"schedule_type": "after", "after": schedules}
+            return {"after": schedules}
 
 
 def _unless_utc(zone: str) -> str | UnsetType:

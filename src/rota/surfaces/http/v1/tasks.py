@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import Body, Header, Path, Request, Response
+from fastapi import Body, Path, Request, Response
 from msgspec import structs
 
 from ....domain import template as rules
@@ -24,7 +24,7 @@ from ....domain.model import (
     TemplateTarget,
 )
 from ....domain.options import TemplateOptions
-from ....domain.recurrence import After, Cron, Interval, Once, Timing
+from ....domain.recurrence import Cron, Interval, Once, Timing
 from ....engine import commands
 from ....engine.commands.shared import find_template
 from ....stores.base import Tx
@@ -32,7 +32,7 @@ from ..fields import given_options
 from ..openapi import documented
 from ..problems import Problem
 from ..reading import Router
-from ..service import Acting, OnceKey, OwnAdmin, OwnOperator, OwnViewer, answer, of, wanted_version
+from ..service import Acting, IfMatch, OnceKey, OwnAdmin, OwnOperator, OwnViewer, answer, of, wanted_version
 from ..tenants.templates import check_shell_allowed
 from . import answers, schemas
 from .jobs import Number, Size, check_reach, template_page
@@ -43,7 +43,6 @@ router = Router(prefix="/api/v1")
 
 Id = Annotated[str, Path(description="The id of the task, or its name.", min_length=1, max_length=255)]
 ScheduleId = Annotated[str, Path(description="The id of the schedule.", min_length=1, max_length=255)]
-IfMatch = Annotated[str | None, Header(description="Only if it is still at the version of this ETag.")]
 ScheduleBody = Annotated[schemas.ScheduleV1, Body(openapi_examples=schemas.SCHEDULE_EXAMPLES)]
 AT_ONCE = 1000
 LONGEST_NAME = 200
@@ -286,11 +285,11 @@ async def _timing_of(queue: Acting, old: Schedule, body: schemas.TaskSchedulePat
     """The options of `update_schedule` that the body gives for when it runs; none: that stays."""
     kinds = [kind for kind, field in schemas.FIELD_OF.items() if getattr(body, field) is not None]
     if not kinds and body.timezone is None:
-        if body.schedule_type not in (None, _kind_of(old.timing)):
+        if body.schedule_type not in (None, answers.timing_type(old.timing)):
             field = schemas.FIELD_OF[body.schedule_type]
             raise _wrong(field, f"{field} required for '{body.schedule_type}' schedules")
         return {}
-    wanted = body.schedule_type or _kind_of(old.timing)
+    wanted = body.schedule_type or answers.timing_type(old.timing)
     for kind in kinds:
         if kind != wanted:
             sentence = f"{schemas.FIELD_OF[kind]} is for '{kind}' schedules; this one is of type '{wanted}'"
@@ -300,20 +299,6 @@ async def _timing_of(queue: Acting, old: Schedule, body: schemas.TaskSchedulePat
     if body.run_at is not None:
         _check_future(body.run_at, await queue.now())
     return _options(body)
-
-
-def _kind_of(timing: Timing) -> str:
-    match timing:
-        case Once():
-            return "once"
-        case Interval():
-            return "interval"
-        case Cron():
-            return "cron"
-        case After():
-            return "after"
-        case _:
-            return "rrule"
 
 
 def _options(body: schemas.TaskSchedulePatch) -> dict[str, Any]:
