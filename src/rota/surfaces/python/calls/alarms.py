@@ -55,6 +55,4 @@ class AlarmCalls(Calls):
 
     async def _apply_rules(self, tag: str, rules: AlarmRules | None) -> None:
         await self._commit(commands.set_alarm_rules(self.tenant, tag, rules, self.actor))
-        after = await self.store.transact(commands.look_soon_at_tagged(self.tenant, tag, None, PAGE))
-        while after is not None:
-            after = await self.store.transact(commands.look_soon_at_tagged(self.tenant, tag, after, PAGE))
+        await self._commit_pages(lambda after: commands.look_soon_at_tagged(self.tenant, tag, after, PAGE))

@@ -84,6 +84,13 @@ class Calls:
     async def _commit(self, work: Work[T]) -> T:
         return await commit(self.store, self.clock, work)
 
+    async def _commit_pages(self, page: Callable[[Any], Work[Any]]) -> None:
+        """Commit page by page. Each work answers where the next page begins; None: there is none. If this is
+        interrupted, it can be done again."""
+        after = await self._commit(page(None))
+        while after is not None:
+            after = await self._commit(page(after))
+
 
 def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:
     page: Page[Any] = Page(found)

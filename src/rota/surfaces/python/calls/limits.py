@@ -52,26 +52,10 @@ class LimitCalls(Calls):
         )
         await self._commit(commands.limit_tasks(self.tenant, {subject: wanted}, self.actor))
         if wanted is not None:
-            await self._gate_waiting(subject)
+            await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
         await self._replan(subject)
         return wanted
 
-    async def _gate_waiting(self, subject: str) -> None:
-        """Page by page, too."""
-        after = None
-        while True:
-            after = await self._commit(commands.gate_waiting(self.tenant, subject, after, PAGE))
-            if after is None:
-                break
-
     async def _replan(self, subject: str) -> None:
-        """Page by page. If this is interrupted, it can be done again."""
-        id, at = None, None
-        while True:
-            id = await self._commit(commands.replan_lines(self.tenant, subject, id, PAGE))
-            if id is None:
-                break
-        while True:
-            at = await self._commit(commands.replan_moments(self.tenant, subject, at, PAGE))
-            if at is None:
-                break
+        await self._commit_pages(lambda after: commands.replan_lines(self.tenant, subject, after, PAGE))
+        await self._commit_pages(lambda after: commands.replan_moments(self.tenant, subject, after, PAGE))

@@ -7,8 +7,7 @@ from typing import Any, Unpack
 from ....domain.checks import check_key, check_text
 from ....domain.model import Task, Template
 from ....domain.options import TemplateChanges, TemplateOptions
-from ....engine import commands
-from ....engine import queries as queries
+from ....engine import commands, queries
 from ...redaction import restored
 from .base import LIMIT, Calls, Page, check_limit
 

@@ -10,8 +10,7 @@ from ....domain.checks import check_choice, check_key, check_text
 from ....domain.model import ApiKey, Event, Role, Tenant
 from ....domain.options import LimitOptions
 from ....domain.tenants import check_tenant
-from ....engine import commands
-from ....engine import queries as queries
+from ....engine import commands, queries
 from ....engine.queries import TenantUse
 from .. import arguments
 from .base import LIMIT, Calls, Page, check_limit, page_of
