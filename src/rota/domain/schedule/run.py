@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from .. import recurrence, template
 from ..errors import Invalid
@@ -85,7 +85,10 @@ def start(
     its template is disabled. It is available now,
     whenever it was scheduled: it does not overtake what has waited. `before` is how many of the same schedule start
     with it and are to run after it. `waited` is the row that it has had since it was buffered."""
-    known: dict[str, Any] = {"causes": () if trigger is RunTrigger.MANUAL else _causes(schedule)}
+    known: dict[str, Any] = {
+        "created_at": now,
+        "causes": () if trigger is RunTrigger.MANUAL else _causes(schedule),
+    }
     if waited is not None:
         known = {"version": waited.version, "created_at": waited.created_at, "causes": waited.causes}
     if stored is not None and not stored.enabled:
@@ -93,16 +96,12 @@ def start(
         return replace(skipped(schedule, skip, now), id=id, trigger=trigger, actor=actor, **known), None
     task, problem = None, ""
     try:
-        asked = replace(
-            _submission(schedule, stored),
-            schedule_id=schedule.id,
-            run_id=id,
-            scheduled_at=scheduled_at,
-        )
+        asked = _submission(schedule, stored, id, scheduled_at)
         task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
         # By hand always: who triggers it does not write the schedule, and would miss a follower that is new.
         awaited = bool(schedule.awaits_ends or schedule.followers or trigger is RunTrigger.MANUAL)
-        task = replace(task, available_at=now - before * MICROSECOND, awaited=awaited)
+        if awaited or before:
+            task = replace(task, available_at=now - before * MICROSECOND, awaited=awaited)
     except Invalid as refused:
         problem = str(refused)
     run = Run(
@@ -114,13 +113,10 @@ def start(
         target_type=target_type(schedule.target),
         target_id=None if task is None else task.id,
         started_at=now,
-        created_at=now,
         actor=actor,
+        **known,
     )
-    run = replace(run, **known)
-    if task is None:
-        return _failed(run, problem, now), None
-    return follow(run, task), task
+    return (_failed(run, problem, now) if task is None else run), task
 
 
 def buffered(schedule: Schedule, fire: Fire, now: datetime) -> Run:
@@ -234,14 +230,21 @@ def _failed(run: Run, error: str, now: datetime) -> Run:
     return replace(run, status=RunStatus.FAILED, reason=RunReason.BAD_TARGET, error=error, completed_at=now)
 
 
-def _submission(schedule: Schedule, stored: Template | None) -> Submission:
+def _submission(
+    schedule: Schedule, stored: Template | None, run_id: str, scheduled_at: datetime
+) -> Submission:
     target = schedule.target
+    of_run: dict[str, Any] = {
+        "schedule_id": schedule.id,
+        "run_id": run_id,
+        "scheduled_at": scheduled_at,
+    }
     match target:
         case TemplateTarget():
             if stored is None or stored.tenant != schedule.tenant:
                 problem = f"there is no template {target.template_id!r}"
                 raise Invalid("target.template_id", problem, "create it first")
-            return template.submission(stored, template.overlaid(stored, target.input, "target.input"))
+            asked = template.submission(stored, template.overlaid(stored, target.input, "target.input"))
+            return replace(asked, **of_run)
         case TaskTarget() | WorkflowTarget():
-            request = {name: getattr(target, name) for name in target.__struct_fields__}
-            return Submission(is_workflow=isinstance(target, WorkflowTarget), **request)
+            return Submission(is_workflow=isinstance(target, WorkflowTarget), **asdict(target), **of_run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..checks import check_input, check_kind, check_metadata
 from ..errors import Invalid
@@ -41,9 +41,10 @@ class Checked(Submission, frozen=True, kw_only=True):
 
 
 _CHECKS = tuple(
-    (name, option.check) for name, option in options_of(SubmitOptions).items() if name != "metadata"
+    (name, option.check, getattr(Submission(kind="any"), name))
+    for name, option in options_of(SubmitOptions).items()
+    if name != "metadata"
 )
-_DEFAULTS = {name: getattr(Submission(kind="any"), name) for name, _ in _CHECKS}
 
 
 def check_submission(asked: Submission) -> Checked:
@@ -57,21 +58,21 @@ def check_submission(asked: Submission) -> Checked:
         raise Invalid("idempotency_key", "unique_for or unique_by is given, too", "give one of them")
     if asked.kind in COMMAND_KINDS and asked.command is None:
         raise Invalid("kind", f"{asked.kind!r} runs the commands of templates", "execute a template instead")
+    fields = asdict(asked)
     given = {
         name: check(name, value)
-        for name, check in _CHECKS
-        if not _is_default(name, value := getattr(asked, name))
+        for name, check, default in _CHECKS
+        if (value := fields[name]) is not default and not _is_same(value, default)
     }
     if is_unique:
         given.setdefault("unique_by", DEFAULT_PARTS)
     given |= {"kind": check_kind(asked.kind), "metadata": check_metadata(asked.metadata)}
-    return Checked(**{name: getattr(asked, name) for name in asked.__struct_fields__} | given)
+    return Checked(**fields | given)
 
 
-def _is_default(name: str, value: object) -> bool:
+def _is_same(value: object, default: object) -> bool:
     """What was not asked for is in its stored form already; and most submissions ask for next to nothing."""
-    default = _DEFAULTS[name]
-    return value is default or (type(value) is type(default) and value == default)
+    return type(value) is type(default) and value == default
 
 
 def admit(id: str, asked: Submission, tenant: str, now: datetime, limits: Limits, actor: str) -> Task:

@@ -29,7 +29,7 @@ from ...stores.base import Tx, Work
 from ...stores.queries import RunList
 from .shared import audit, find_schedule, limits_of
 
-__all__ = ["Filled", "Fillings", "Situation", "begin_backfill", "cancel_backfill"]
+__all__ = ["NOT_FILLED", "Filled", "Fillings", "Situation", "begin_backfill", "cancel_backfill"]
 
 
 def begin_backfill(
@@ -172,6 +172,9 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True):
     look_at: datetime | None = None
     rows: Sequence[Run] = ()
     starts: Sequence[Task] = ()
+
+
+NOT_FILLED = Filled(backfill=None)
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ from ...stores.queries import (
     ScheduleList,
     UpcomingTasks,
 )
-from .backfill import Filled, Fillings, Situation
+from .backfill import NOT_FILLED, Filled, Fillings, Situation
 from .chains import linked_causes
 from .ending import Ending
 from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, audit, room_for_tasks, template_of, templates_of
@@ -153,8 +153,9 @@ class _Firing:
         awaited = [replace(live, awaited=True) for decision in self.decisions for live in decision.awaits]
         for found, decision in zip(self.due, self.decisions, strict=False):
             awaited += self.fillings.awaited(found, () if decision.cancels else self.live[found.id])
-        ids = [id for decision in self.decisions for id in _run_ids(decision)]
-        known = await tx.get_many(Run, ids) if ids else {}
+        ids = [_run_ids(decision) for decision in self.decisions]
+        asked = [id for each in ids for id in each.values()]
+        known = await tx.get_many(Run, asked) if asked else {}
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
             had[row.schedule_id].add(row.scheduled_at)
@@ -162,8 +163,8 @@ class _Firing:
         decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
         causes = await linked_causes(tx, self.due)
         starts = [
-            self._starts(_caused(each, due), known, tx.now)
-            for due, each in zip(self.due, decisions, strict=False)
+            self._starts(_caused(each, due), of_each, known, tx.now)
+            for due, each, of_each in zip(self.due, decisions, ids, strict=False)
         ]
         filled = [self._filled(decision, tx.now) for decision in decisions]
         new = [started for rows in starts for _, started in rows if started is not None]
@@ -190,6 +191,8 @@ class _Firing:
 
     def _filled(self, decision: Decision, now: datetime) -> Filled:
         found = decision.schedule
+        if found.backfill is None:
+            return NOT_FILLED
         tenant = self.tenants.get(found.tenant)
         state = Situation(
             limits=DEFAULT_LIMITS if tenant is None else tenant.limits,
@@ -201,18 +204,18 @@ class _Firing:
         return self.fillings.moved_on(found, state, now)
 
     def _starts(
-        self, decision: Decision, known: Mapping[str, Run], now: datetime
+        self, decision: Decision, ids: Mapping[datetime, str], known: Mapping[str, Run], now: datetime
     ) -> list[tuple[Run, Task | None]]:
-        """What has waited has its row, which knows what triggered it."""
+        """What has waited has its row, which knows what triggered it. `ids` are those of the rows, by time."""
         found = decision.schedule
         tenant = self.tenants.get(found.tenant)
         limits = DEFAULT_LIMITS if tenant is None else tenant.limits
         template = template_of(found, self.templates)
         last = len(decision.fires) - 1
-        waited = [known.get(run.run_id(found, fire.scheduled_at)) for fire in decision.fires]
+        waited = [known.get(ids[fire.scheduled_at]) for fire in decision.fires]
         return [
             run.start(
-                run.run_id(found, fire.scheduled_at),
+                ids[fire.scheduled_at],
                 found,
                 fire.scheduled_at,
                 fire.trigger if row is None else row.trigger,
@@ -254,8 +257,10 @@ class _Firing:
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(caused, skip, tx.now)))
-        counted = replace(schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task)
-        counted = related.tell(tx, replace(counted, backfill=filled.backfill))
+        counted = replace(
+            schedule.with_fewer_runs(decision, uncounted), last_task_id=last_task, backfill=filled.backfill
+        )
+        counted = related.tell(tx, counted)
         if filled.look_at is not None:
             counted = backfill.awake(counted, filled.look_at)
         tick.runs.extend(tx.put(row) for row in filled.rows)
@@ -310,6 +315,8 @@ class _TasksLeft:
 
 def _caused(decision: Decision, before: Schedule) -> Decision:
     """For the rows: with the causes that the decision has used up."""
+    if not before.causes:
+        return decision
     return replace(decision, schedule=replace(decision.schedule, causes=before.causes))
 
 
@@ -321,10 +328,11 @@ def _cancelled(decision: Decision, now: datetime) -> list[Task]:
     return [task.cancel(victim, now, SCHEDULER, why) for victim in asked]
 
 
-def _run_ids(decision: Decision) -> list[str]:
+def _run_ids(decision: Decision) -> dict[datetime, str]:
+    """The ids of the rows, by time."""
     times = [fire.scheduled_at for fire in (*decision.fires, *decision.buffers)]
     times += [skip.scheduled_at for skip in decision.skips]
-    return [run.run_id(decision.schedule, at) for at in times]
+    return {at: run.run_id(decision.schedule, at) for at in times}
 
 
 def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
