@@ -146,6 +146,17 @@ def test_an_empty_answer_names_the_store_and_the_filter() -> None:
         assert rota(line).stderr.startswith(f"no {what} in sqlite:///rota.db"), line
 
 
+def test_schedules_are_listed_by_name_and_what_is_left_out_is_said() -> None:
+    for name in ("beta", "alpha", "gamma"):
+        rota(f"schedule create {name} -t report --cron '0 9 * * *'")
+    listed = rota("schedule list")
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["ID", "alpha", "beta", "gamma"]
+    assert listed.stderr == ""
+    part = rota("schedule list -n 2")
+    assert [line.split()[0] for line in part.stdout.splitlines()] == ["ID", "alpha", "gamma"]
+    assert part.stderr == "there may be more: --limit 4\n"
+
+
 def test_settings_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROTA_KEEP_TASKS", "forever")
     shown = {line.split("  ")[0]: line for line in rota("config").stdout.splitlines()}

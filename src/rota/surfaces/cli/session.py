@@ -13,7 +13,7 @@ import click
 from .render import Screen, prose_for
 
 if TYPE_CHECKING:
-    from ..python.client import Queue
+    from ..python.client import Page, Queue
     from ..settings import Settings
 
 __all__ = ["Session", "with_session"]
@@ -96,6 +96,11 @@ class Session:
         tenant = "" if settings.is_default("tenant") else f" of tenant {settings['tenant']}"
         said = f"no {what}{matching}{tenant} in {self._place()}" + (f"; {advice}" if advice else "")
         self.screen.remark(prose_for(sys.stderr, said))
+
+    def say_more(self, page: Page[Any]) -> None:
+        """That there may be more than the page that was shown."""
+        if page.next_cursor is not None:
+            self.screen.remark(click.style(f"there may be more: --limit {2 * len(page)}", dim=True))
 
 
 def _queue(settings: Settings) -> Queue:

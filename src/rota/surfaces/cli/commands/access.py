@@ -83,7 +83,8 @@ def list_keys(session: Session, limit: int, cursor: str | None) -> None:
     ids = session.screen.ids(key.id for key in page)
     rows = [_key_row(session, ids[key.id], key) for key in page]
     headings = ("ID", "NAME", "TENANT", "ROLE", "CREATED", "BY", "STATUS")
-    return session.screen.table(headings, rows, yields=("BY", "CREATED"))
+    session.screen.table(headings, rows, yields=("BY", "CREATED"))
+    return session.say_more(page)
 
 
 def _key_row(session: Session, id: str, key: ApiKey) -> list[Cell | str]:

@@ -61,7 +61,7 @@ MOST_TIMES = 10_000
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @with_session
 def list_schedules(session: Session, **filters: Any) -> None:
-    """All schedules, newest first: when each is next due, and how its last runs went."""
+    """Schedules by name, of many the newest: when each is next due, and how its last runs went."""
 
     async def ask(queue: Queue) -> tuple[Page[Schedule], list[list[Run]], datetime]:
         page = await queue.list_schedules(**filters)
@@ -77,10 +77,12 @@ def list_schedules(session: Session, **filters: Any) -> None:
         return session.screen.json(document)
     if not page:
         return session.say_none("schedules", filters, "`rota schedule create --help` shows how to make one")
-    rows = [_row(session, schedule, runs, now) for schedule, runs in zip(page, last, strict=True)]
-    return session.screen.table(
+    by_name = sorted(zip(page, last, strict=True), key=lambda each: (each[0].key, each[0].id))
+    rows = [_row(session, schedule, runs, now) for schedule, runs in by_name]
+    session.screen.table(
         ("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows, yields=("RUNS", "LAST", "WHEN")
     )
+    return session.say_more(page)
 
 
 def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetime) -> list[Cell | str]:
@@ -288,7 +290,8 @@ def runs(session: Session, schedule_id: str, **filters: Any) -> None:
     ids = session.screen.ids(run.target_id for run in page)
     rows = [_run_row(session, ids.get(run.target_id or "", "-"), run, now) for run in page]
     headings = ("SCHEDULED", "AGO", "STATUS", "TRIGGER", "TASK", "DETAIL")
-    return session.screen.table(headings, rows, yields=("TRIGGER", "AGO", "DETAIL"))
+    session.screen.table(headings, rows, yields=("TRIGGER", "AGO", "DETAIL"))
+    return session.say_more(page)
 
 
 def _run_row(session: Session, task: str, run: Run, now: datetime) -> list[Cell | str]:

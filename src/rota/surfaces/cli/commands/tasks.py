@@ -289,8 +289,7 @@ def show_page(
     if screen.is_terminal and not screen.wide and all(task.queue == "default" for task in page):
         headings, rows = headings[:3] + headings[4:], [row[:3] + row[4:] for row in rows]
     screen.table(headings, rows, yields=("QUEUE", "DETAIL"))
-    if page.next_cursor and screen.is_terminal:
-        screen.remark(click.style(f"there may be more: --limit {2 * len(page)}", dim=True))
+    session.say_more(page)
 
 
 def _row(session: Session, id: str, task: Task, now: datetime) -> list[Cell | str]:

@@ -152,9 +152,8 @@ def list_templates(session: Session, limit: int, cursor: str | None) -> None:
     rows: list[list[Cell | str]] = [
         [Cell(each.alias, "bold"), str(each.runtime), _gist(each), each.queue, _state(each)] for each in page
     ]
-    return session.screen.table(
-        ("NAME", "RUNTIME", "RUNS", "QUEUE", "STATUS"), rows, yields=("QUEUE", "RUNS")
-    )
+    session.screen.table(("NAME", "RUNTIME", "RUNS", "QUEUE", "STATUS"), rows, yields=("QUEUE", "RUNS"))
+    return session.say_more(page)
 
 
 @command(examples=["rota template show backup", "rota template show backup --json"])
