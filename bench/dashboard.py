@@ -38,6 +38,7 @@ MOST_OF_A_CORE = 0.05
 AT_ONCE = 5000
 PAGES = (
     *("", "/schedules", "/schedules?state=paused", "/schedules?state=failing", "/schedules?sort=next"),
+    *("/schedules?sort=name", "/schedules?sort=outcome", "/schedules?sort=name&state=paused"),
     *(
         "/schedules?kind=noop",
         "/schedules?kind=none",

@@ -50,7 +50,7 @@ SCHEDULE_CALLS = [
         "create_schedules",
         "get_schedule",
         "list_schedules",
-        "newest_schedules",
+        "sorted_schedules",
         "count_schedules",
         "update_schedule",
     ),

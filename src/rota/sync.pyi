@@ -235,15 +235,18 @@ class Queue:
         **filters: Unpack[ScheduleFilters],
     ) -> Page[Schedule]:
         """The newest schedules that match; give a page's `next_cursor` as `cursor` to go on."""
-    def newest_schedules(
+    def sorted_schedules(
         self,
+        order: str = "newest",
         *,
         limit: int = 100,
         cursor: str | None = None,
+        among_all: bool = False,
         **filters: Unpack[ScheduleFilters],
     ) -> tuple[Page[Schedule], int | None]:
-        """As `list_schedules`, for people who wait: where there are many schedules, those that match are looked for
-        among the newest 10,000. The second is that number; None: among all."""
+        """The schedules that match: the newest first, by `name`, or by their `next` times, for people who wait: where
+        there are many schedules, those that match are looked for among the first 10,000 in this order. The second is
+        that number; None: among all."""
     def count_schedules(self, **filters: Unpack[ScheduleFilters]) -> int: ...
     def update_schedule(
         self,

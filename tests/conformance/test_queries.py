@@ -92,6 +92,8 @@ from rota.stores.queries import (
     ScheduleByKey,
     ScheduleList,
     SchedulesByKeys,
+    SchedulesByName,
+    SchedulesByNextTime,
     SignalList,
     StepList,
     TaskList,
@@ -186,17 +188,20 @@ def told_of(s: Schedule) -> tuple[str, ...]:
 
 
 def listed_schedule(q: ScheduleList, s: Schedule) -> bool:
+    is_there = q.deleted or s.deleted_at is None
+    return is_there and matching_schedule(q, s) and behind(q, s.created_at, s.id)
+
+
+def matching_schedule(q: ScheduleList | SchedulesByName | SchedulesByNextTime, s: Schedule) -> bool:
     text = None if q.text is None else q.text.casefold()
     return (
         given(q.tenant, s.tenant)
-        and (q.deleted or s.deleted_at is None)
         and given(q.status, s.status)
         and given(q.kind, getattr(s.target, "kind", None))
         and given(q.template_id, getattr(s.target, "template_id", None))
         and (q.tag is None or q.tag in getattr(s.target, "tags", ()))
         and given(q.timezone, s.timezone)
         and (text is None or any(text in each.casefold() for each in told_of(s)))
-        and behind(q, s.created_at, s.id)
     )
 
 
@@ -310,6 +315,20 @@ SENTENCES: dict[type[Query], Sentence] = {
         lambda q, m: (m.tenant, m.alias.lower().replace("-", "").replace("_", "")) == (q.tenant, q.alias_key),
         lambda m: m.id,
     ),
+    SchedulesByName: Sentence(
+        Schedule,
+        lambda q, s: s.deleted_at is None and matching_schedule(q, s) and s.key > (q.after or ""),
+        lambda s: s.key,
+    ),
+    SchedulesByNextTime: Sentence(
+        Schedule,
+        lambda q, s: (
+            s.deleted_at is None
+            and matching_schedule(q, s)
+            and behind(q, s.due_at or queries.NEVER, s.id, newest=False)
+        ),
+        lambda s: (s.due_at or queries.NEVER, s.id),
+    ),
     ScheduleList: Sentence(Schedule, listed_schedule, lambda s: (s.created_at, s.id), newest=True),
     RunList: Sentence(
         Run,
@@ -417,6 +436,9 @@ def expected(query: Query, records: Iterable[Record]) -> list[Record]:
     if isinstance(query, ScheduleList) and query.newest is not None:
         every = expected(ScheduleList(tenant=query.tenant, deleted=True), records)
         return [each for each in found if each in every[: query.newest]]
+    if isinstance(query, SchedulesByName | SchedulesByNextTime) and query.first is not None:
+        every = expected(type(query)(tenant=query.tenant), records)
+        return [each for each in found if each in every[: query.first]]
     if isinstance(query, TasksInLine):
         lines = [
             [each for each in found if getattr(each, "line", None) == gate] for gate in sorted(query.gates)
@@ -467,6 +489,13 @@ def schedule_lists() -> Iterator[Query]:
         yield ScheduleList(tenant="default", timezone=zone, tag=tag)
     for newest, status in product((1, 3, 1000), some(*ScheduleStatus)):
         yield ScheduleList(tenant="default", newest=newest, status=status, deleted=newest == 3)
+
+
+def ordered_schedules(kind: type[SchedulesByName | SchedulesByNextTime]) -> Iterator[Query]:
+    for tenant, status, first in product(TENANTS, some(*ScheduleStatus), some(1, 3, 1000)):
+        yield kind(tenant=tenant, status=status, first=first)
+    for text, tag, first in product(some("KEY", "none of them"), some(*TAGS), some(5)):
+        yield kind(tenant="default", text=text, tag=tag, first=first)
 
 
 def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:
@@ -552,6 +581,8 @@ def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
         yield from (OpenSchedules(tenant=tenant) for tenant in (*TENANTS, "nobody"))
     elif kind is ScheduleList:
         yield from schedule_lists()
+    elif kind is SchedulesByName or kind is SchedulesByNextTime:
+        yield from ordered_schedules(kind)
     elif kind is TemplateByAlias:
         keys = [alias_key(each.alias) for each in records if isinstance(each, Template)][:20]
         yield from (TemplateByAlias(tenant=t, alias_key=k) for t, k in product(TENANTS, (*keys, "nobody")))
@@ -644,6 +675,10 @@ PAGED = (
     ScheduleList(tenant="default", deleted=True),
     ScheduleList(tenant="other", status=ScheduleStatus.ACTIVE),
     ScheduleList(tenant="default", newest=5),
+    SchedulesByName(tenant="default"),
+    SchedulesByName(tenant="default", first=5),
+    SchedulesByNextTime(tenant="default"),
+    SchedulesByNextTime(tenant="other", first=5, status=ScheduleStatus.ACTIVE),
     RunList(schedule_id="s1"),
     RunList(schedule_id="s1", since=TIMES[1], until=TIMES[4]),
     EventList(tenant="default"),
@@ -664,6 +699,7 @@ PAGED = (
 TIME_OF: dict[type[Any], str] = {
     TaskList: "created_at",
     ScheduleList: "created_at",
+    SchedulesByNextTime: "due_at",
     RunList: "scheduled_at",
     EventList: "at",
     EndedTasks: "completed_at",
@@ -693,7 +729,11 @@ async def pages(tx: Any, query: Any, size: int) -> Any:
             yield each
         time = TIME_OF.get(type(query))
         last = page[-1]
-        values["after"] = last.id if time is None else Cursor(at=getattr(last, time), id=last.id)
+        if isinstance(query, SchedulesByName):
+            values["after"] = last.key
+        else:
+            at = None if time is None else getattr(last, time) or queries.NEVER
+            values["after"] = last.id if at is None else Cursor(at=at, id=last.id)
 
 
 async def test_get_many(store: Store, filled: dict[str, Record]) -> None:

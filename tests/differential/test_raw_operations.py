@@ -54,6 +54,8 @@ from rota.stores.queries import (
     ScheduleByKey,
     ScheduleList,
     SchedulesByKeys,
+    SchedulesByName,
+    SchedulesByNextTime,
     TaskList,
     TasksByBeginning,
     TemplateList,
@@ -281,7 +283,11 @@ class Stream:
                 lambda: SchedulesByKeys(tenant=who, keys=tuple(chance.choices("abc", k=2))),
                 lambda: ScheduleByKey(tenant=who, key=chance.choice("abc"), deleted=chance.random() < 0.5),
                 lambda: ScheduleList(
-                    tenant=who, after=after, deleted=chance.random() < 0.5, **self.schedule_filter()
+                    tenant=who,
+                    after=after,
+                    deleted=chance.random() < 0.5,
+                    newest=chance.choice((None, None, None, 3)),
+                    **self.schedule_filter(),
                 ),
                 lambda: RunList(
                     schedule_id=chance.choice(("s1", "s2")),
@@ -306,6 +312,10 @@ class Stream:
             lambda: ReturnedTasks(tenant=who, since=at, after=after),
             lambda: EndedRuns(tenant=who, since=at, after=after),
             lambda: ScheduleList(tenant=None, after=after, **self.schedule_filter()),
+            lambda: SchedulesByName(
+                tenant=who, after=self.chance.choice((None, "a")), first=2, **self.schedule_filter()
+            ),
+            lambda: SchedulesByNextTime(tenant=who, after=after, **self.schedule_filter()),
             lambda: OpenSchedules(tenant=who),
             lambda: OldSchedules(before=at),
             lambda: TaskList(tenant=who, at=at, after=after, is_workflow=True, **self.task_filter()),
@@ -350,7 +360,6 @@ class Stream:
             "template_id": "m1",
             "tag": "urgent",
             "text": "EV",
-            "newest": 3,
         }
         return {name: value for name, value in values.items() if self.chance.random() < 0.2}
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ PLACES = (
     "/schedules?state=late",
     "/schedules?state=failing",
     "/schedules?sort=next",
+    "/schedules?sort=outcome",
     "/schedules?text=report&kind=report&tag=finance",
     "/schedules/sync-orders",
     "/schedules/sync-orders/runs?status=failed",
@@ -169,6 +171,66 @@ def test_the_list_filters_by_its_address(local: Served) -> None:
         assert f'/schedules/{key}"' in page, filters
         assert f'/schedules/{other}"' not in page, filters
     assert "is not known" in shown(client, "/ui/default/schedules?state=odd", 422)
+
+
+def keys_of(page: str) -> list[str]:
+    """The schedules of a list, in its order."""
+    return re.findall(r'<a class="key" href="[^"]*">([^<]+)</a>', page)
+
+
+def test_the_list_is_sorted_by_its_address(local: Served) -> None:
+    client = local.client()
+    every = local.call(lambda queue: queue.list_schedules(limit=1000))
+    by_name = keys_of(shown(client, "/ui/default/schedules?sort=name"))
+    assert by_name == sorted(each.key for each in every)
+    by_next = keys_of(shown(client, "/ui/default/schedules?sort=next"))
+    due = {each.key: each.due_at for each in every}
+    times = [due[key] for key in by_next]
+    known = [at for at in times if at is not None]
+    assert times == [*sorted(known), *([None] * (len(times) - len(known)))]
+    assert sorted(by_next) == by_name
+    by_outcome = keys_of(shown(client, "/ui/default/schedules?sort=outcome"))
+    assert by_outcome == ["sync-orders", *(key for key in by_name if key != "sync-orders")]
+    both = keys_of(shown(client, "/ui/default/schedules?sort=name&tag=finance&state=active"))
+    assert both == ["daily-report", "month-close"]
+    assert keys_of(shown(client, "/ui/default/schedules?sort=name&state=failing")) == [
+        "daily-report",
+        "sync-orders",
+    ]
+    assert "is not known" in shown(client, "/ui/default/schedules?sort=odd", 422)
+
+
+@pytest.mark.parametrize("sort", ["name", "next", "outcome", ""])
+def test_pages_of_a_sorted_list_cover_it_once(
+    local: Served, monkeypatch: pytest.MonkeyPatch, sort: str
+) -> None:
+    monkeypatch.setattr("rota.surfaces.dashboard.schedules.listing.LIMIT", 5)
+    client = local.client()
+    found, place = [], f"/ui/default/schedules?sort={sort}"
+    while place:
+        page = shown(client, place)
+        found += keys_of(page)
+        more = re.search(r'href="([^"]+)" rel="next"', page)
+        place = unescape(more[1]) if more else ""
+    every = local.call(lambda queue: queue.list_schedules(limit=1000))
+    assert sorted(found) == sorted(each.key for each in every)
+
+
+def test_a_sorted_list_with_a_rare_filter_looks_among_the_first(
+    local: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.engine.queries.schedules.LOOKED_THROUGH", 2)
+    client = local.client()
+    page = shown(client, "/ui/default/schedules?sort=name&state=paused")
+    assert "Among the first 2 schedules" in page
+    assert keys_of(page) == ["cleanup-sessions"]
+    page = shown(client, "/ui/default/schedules?sort=next&kind=newsletter")
+    assert "Among the first 2 schedules" in page
+    assert keys_of(page) == []
+    assert keys_of(shown(client, "/ui/default/schedules?sort=next&kind=newsletter&among=all")) == [
+        "newsletter"
+    ]
+    assert "Among the first" not in shown(client, "/ui/default/schedules?sort=name")
 
 
 def test_a_schedule_tells_what_became_of_each_time(local: Served) -> None:

@@ -244,6 +244,8 @@ CREATE INDEX schedule_due on schedule (due_at, id)
 
 CREATE UNIQUE INDEX schedule_living_key on schedule (tenant, key) where deleted_at is null;
 
+CREATE INDEX schedule_next_time on schedule (tenant, coalesce(due_at, 253402300799999999), id) where deleted_at is null;
+
 CREATE INDEX schedule_of_all on schedule (created_at, id);
 
 CREATE INDEX schedule_unusual on schedule (tenant, status, created_at, id) where status <> 'active';

@@ -156,7 +156,7 @@ CALLS: dict[str, Call] = {
     "list_templates": lambda queue: queue.list_templates(),
     "list_tenants": lambda queue: queue.list_tenants(),
     "mark_expired": lambda queue: queue.mark_expired(a_task(queue)),
-    "newest_schedules": lambda queue: queue.newest_schedules(),
+    "sorted_schedules": lambda queue: queue.sorted_schedules(),
     "nodes": lambda queue: queue.nodes(),
     "now": lambda queue: queue.now(),
     "pause_queue": lambda queue: queue.pause_queue("mail"),

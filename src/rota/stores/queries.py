@@ -3,7 +3,7 @@ rest of the contract."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -11,6 +11,7 @@ from ..domain.model import RunStatus, ScheduleStatus, TaskStatus
 
 __all__ = [
     "LONG_BEGINNING",
+    "NEVER",
     "AlarmList",
     "AlarmQuery",
     "ApiKeyList",
@@ -49,9 +50,12 @@ __all__ = [
     "RunList",
     "RunQuery",
     "ScheduleByKey",
+    "ScheduleFilter",
     "ScheduleList",
     "ScheduleQuery",
     "SchedulesByKeys",
+    "SchedulesByName",
+    "SchedulesByNextTime",
     "SignalList",
     "SinceQuery",
     "StepList",
@@ -75,6 +79,8 @@ __all__ = [
 LONG_BEGINNING = 8
 """From so many characters on, few ids begin with the same: those in order of creation that were made within about a
 minute. Tasks are then found by their ids; by a shorter beginning, among all tasks of the tenant."""
+NEVER = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+"""Where a time that is not set stands in an order by time."""
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
@@ -235,23 +241,46 @@ class OldSchedules(Query, frozen=True, kw_only=True):
     before: datetime
 
 
-class ScheduleList(Query, frozen=True, kw_only=True):
-    """Schedule: of `tenant` (None: any), matching every filter given; `kind` is the target's kind, `template_id` the
-    target's template, `tag` one of the target's tags, `timezone` the zone of its timing, `text` a part of key,
-    description, kind or a tag, any letter case.
-    Deleted ones are left out unless `deleted` is set: then they are listed among the living. With `newest` (and a
-    tenant): they are looked for among so many newest of the tenant, deleted ones counted. By created_at, id, both
-    descending; `after` continues behind a cursor."""
+class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind` is the target's kind, `template_id` the target's template, `tag` one of the target's tags, `timezone` the
+    zone of its timing, `text` a part of key, description, kind or a tag, any letter case."""
 
-    tenant: str | None
     status: ScheduleStatus | None = None
     kind: str | None = None
     template_id: str | None = None
     tag: str | None = None
     timezone: str | None = None
     text: str | None = None
+
+
+class ScheduleList(Query, ScheduleFilter, frozen=True, kw_only=True):
+    """Schedule: of `tenant` (None: any), matching every filter given.
+    Deleted ones are left out unless `deleted` is set: then they are listed among the living. With `newest` (and a
+    tenant): they are looked for among so many newest of the tenant, deleted ones counted. By created_at, id, both
+    descending; `after` continues behind a cursor."""
+
+    tenant: str | None
     deleted: bool = False
     newest: int | None = None
+    after: Cursor | None = None
+
+
+class SchedulesByName(Query, ScheduleFilter, frozen=True, kw_only=True):
+    """Schedule: of `tenant`, living, matching every filter given. With `first`: they are looked for among so many first
+    of the tenant. By key; `after` continues behind a key."""
+
+    tenant: str
+    first: int | None = None
+    after: str | None = None
+
+
+class SchedulesByNextTime(Query, ScheduleFilter, frozen=True, kw_only=True):
+    """Schedule: of `tenant`, living, matching every filter given. With `first`: they are looked for among so many first
+    of the tenant. By `due_at`, id; those without one come last, as if they were due at `NEVER`; `after` continues
+    behind a cursor."""
+
+    tenant: str
+    first: int | None = None
     after: Cursor | None = None
 
 
@@ -449,6 +478,8 @@ ScheduleQuery = (
     | OutdatedZones
     | ScheduleByKey
     | SchedulesByKeys
+    | SchedulesByName
+    | SchedulesByNextTime
     | OpenSchedules
     | OldSchedules
     | ScheduleList

@@ -16,6 +16,7 @@ from ..domain.model import ScheduleStatus, TaskStatus
 from .codec import search_text
 from .queries import (
     LONG_BEGINNING,
+    NEVER,
     AlarmList,
     ApiKeyList,
     Cursor,
@@ -29,6 +30,8 @@ from .queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SchedulesByName,
+    SchedulesByNextTime,
     SinceQuery,
     TaskList,
     TasksByBeginning,
@@ -48,7 +51,7 @@ UNUSUAL = {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
 """So few tasks have these that they have an index of their own."""
 
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_END = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+_END = NEVER
 _LAST = chr(0x10FFFF)
 _OPEN_ENDS: dict[type[Query], dict[str, datetime | str]] = {
     DueSchedules: {"at": _END},
@@ -59,6 +62,8 @@ _OPEN_ENDS: dict[type[Query], dict[str, datetime | str]] = {
     AlarmList: {"after_at": _END, "after_id": ""},
     TaskList: {"since": _BEGINNING, "after_at": _END, "after_id": ""},
     ScheduleList: {"after_at": _END, "after_id": ""},
+    SchedulesByName: {"after": "", "last": _LAST},
+    SchedulesByNextTime: {"after_at": _BEGINNING, "after_id": "", "last_at": _END, "last_id": _LAST},
     RunList: {"since": _BEGINNING, "until": _END, "after_at": _END, "after_id": ""},
     EventList: {"after_at": _BEGINNING, "after_id": ""},
     TemplateList: {"after": _LAST},

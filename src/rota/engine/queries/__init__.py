@@ -7,11 +7,12 @@ tenant is doing, `health` how the store is, `serving` who runs what and what a t
 from .forecasts import forecast
 from .schedules import (
     Occurrence,
+    ScheduleOrder,
     count_schedules,
     deleted_schedule,
     explained_runs,
+    first_schedules,
     last_runs,
-    newest_schedules,
     next_times,
     occurrences,
     one_schedule,
@@ -56,6 +57,7 @@ from .tenants import (
 
 __all__ = [
     "Occurrence",
+    "ScheduleOrder",
     "TenantUse",
     "alarm_page",
     "alarm_rules",
@@ -67,11 +69,11 @@ __all__ = [
     "deleted_schedule",
     "event_page",
     "explained_runs",
+    "first_schedules",
     "forecast",
     "key_page",
     "last_runs",
     "named_contents",
-    "newest_schedules",
     "next_times",
     "occurrences",
     "one_artifact",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -32,6 +33,8 @@ from ...stores.queries import (
     OpenSchedules,
     RunList,
     ScheduleList,
+    SchedulesByName,
+    SchedulesByNextTime,
 )
 from ..commands.chains import links_of
 from ..commands.serving import every_node
@@ -40,11 +43,12 @@ from .serving import wait_of
 
 __all__ = [
     "Occurrence",
+    "ScheduleOrder",
     "count_schedules",
     "deleted_schedule",
     "explained_runs",
+    "first_schedules",
     "last_runs",
-    "newest_schedules",
     "next_times",
     "occurrences",
     "one_schedule",
@@ -57,6 +61,15 @@ __all__ = [
 ]
 
 EVENTS_AT_ONCE = 1000
+OrderedSchedules = ScheduleList | SchedulesByName | SchedulesByNextTime
+
+
+class ScheduleOrder(StrEnum):
+    """In which order schedules are listed: the newest first, by name, or by when they are due next."""
+
+    NEWEST = "newest"
+    NAME = "name"
+    NEXT = "next"
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +94,7 @@ def one_schedule(tenant: str, key: str) -> Work[Schedule]:
     return work
 
 
-def schedule_page(query: ScheduleList, limit: int) -> Work[list[Schedule]]:
+def schedule_page(query: OrderedSchedules, limit: int) -> Work[list[Schedule]]:
     async def work(tx: Tx) -> list[Schedule]:
         return await tx.find(query, limit)
 
@@ -89,22 +102,31 @@ def schedule_page(query: ScheduleList, limit: int) -> Work[list[Schedule]]:
 
 
 LOOKED_THROUGH = 10_000
-"""Among so many of the newest is looked for schedules that match, before one has to ask for a look at all of them."""
+"""Among so many of the first is looked for schedules that match, before one has to ask for a look at all of them."""
 
 
-def newest_schedules(query: ScheduleList, limit: int) -> Work[tuple[list[Schedule], int | None]]:
-    """The newest schedules that match, and among how many of the newest they were looked for; None: among all. A filter
+def first_schedules(query: OrderedSchedules, limit: int) -> Work[tuple[list[Schedule], int | None]]:
+    """The first schedules that match, and among how many of the first they were looked for; None: among all. A filter
     that rarely matches would read every schedule there is: without one, the first page is found at once."""
 
     async def work(tx: Tx) -> tuple[list[Schedule], int | None]:
-        newest = None
-        if query.kind or query.template_id or query.tag or query.timezone or query.text:
+        first = None
+        if _may_match_rarely(query):
             every = ScheduleList(tenant=query.tenant, deleted=True)
             if await tx.count(every, at_most=LOOKED_THROUGH + 1) > LOOKED_THROUGH:
-                newest = LOOKED_THROUGH
-        return await tx.find(replace(query, newest=newest), limit), newest
+                first = LOOKED_THROUGH
+        if isinstance(query, ScheduleList):
+            return await tx.find(replace(query, newest=first), limit), first
+        return await tx.find(replace(query, first=first), limit), first
 
     return work
+
+
+def _may_match_rarely(query: OrderedSchedules) -> bool:
+    """By status only the newest have an index."""
+    has_status = query.status is not None and not isinstance(query, ScheduleList)
+    named = (query.kind, query.template_id, query.tag, query.timezone, query.text)
+    return has_status or any(named)
 
 
 def schedule_runs(tenant: str, key: str, limit: int, **filters: Any) -> Work[list[Run]]:

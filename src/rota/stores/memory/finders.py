@@ -66,8 +66,11 @@ from ..queries import (
     ReturnedTasks,
     RunList,
     ScheduleByKey,
+    ScheduleFilter,
     ScheduleList,
     SchedulesByKeys,
+    SchedulesByName,
+    SchedulesByNextTime,
     SignalList,
     StepList,
     TaskList,
@@ -90,6 +93,7 @@ __all__ = ["count", "tally", "walk"]
 R = TypeVar("R", bound=Record)
 Walk = Callable[[State, Any], Iterator[Record]]
 """The records that a query finds in a state, in the query's order."""
+_LAST = chr(0x10FFFF)
 
 
 def walk(state: State, query: Query) -> Iterator[Record]:
@@ -294,10 +298,32 @@ def _among_newest(
     return entries if last is None else takewhile(lambda entry: entry >= last, entries)
 
 
+def _by_name(state: State, query: SchedulesByName) -> Iterator[Schedule]:
+    after = () if query.after is None else (query.after, _LAST)
+    return _in_order(state, "living_key", query, after)
+
+
+def _by_next_time(state: State, query: SchedulesByNextTime) -> Iterator[Schedule]:
+    return _in_order(state, "next_time", query, _key(query.after) or ())
+
+
+def _in_order(
+    state: State, index: str, query: SchedulesByName | SchedulesByNextTime, after: IndexEntry
+) -> Iterator[Schedule]:
+    entries = state.index[index].ascending((query.tenant,), after)
+    if query.first is not None:
+        last = next(islice(state.index[index].ascending((query.tenant,)), query.first - 1, None), None)
+        entries = entries if last is None else takewhile(lambda entry: entry <= last, entries)
+    return (schedule for schedule in _records(state, Schedule, entries) if _matches(schedule, query))
+
+
 def _is_listed(schedule: Schedule, query: ScheduleList) -> bool:
+    return (query.deleted or schedule.deleted_at is None) and _matches(schedule, query)
+
+
+def _matches(schedule: Schedule, query: ScheduleFilter) -> bool:
     return (
-        (query.deleted or schedule.deleted_at is None)
-        and query.status in (None, schedule.status)
+        query.status in (None, schedule.status)
         and query.kind in (None, target_kind(schedule))
         and query.template_id in (None, template_id(schedule))
         and (query.tag is None or query.tag in getattr(schedule.target, "tags", ()))
@@ -432,6 +458,8 @@ _WALKS: dict[type[Query], Walk] = {
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
     SchedulesByKeys: _by_keys,
+    SchedulesByName: _by_name,
+    SchedulesByNextTime: _by_next_time,
     SignalList: _signal_list,
     TaskList: _task_list,
     TasksByBeginning: _by_beginning,

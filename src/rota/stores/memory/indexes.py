@@ -32,6 +32,7 @@ from ...domain.model import (
 )
 from ...domain.template import alias_key
 from ...domain.workflow import Signal, Step
+from ..queries import NEVER
 
 __all__ = ["INDEXES", "Index", "IndexEntry", "SortedEntries"]
 
@@ -186,6 +187,10 @@ def _due(schedule: Schedule) -> IndexKey | None:
     return (), (schedule.due_at, schedule.id)
 
 
+def _next_time(schedule: Schedule) -> IndexKey | None:
+    return None if schedule.deleted_at else ((schedule.tenant,), (schedule.due_at or NEVER, schedule.id))
+
+
 def _watch(schedule: Schedule) -> IndexKey | None:
     return None if schedule.watch_at is None else ((), (schedule.watch_at, schedule.id))
 
@@ -326,6 +331,7 @@ INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
     "task_created": (Task, _created),
     "task_status": (Task, _status),
     "due": (Schedule, _due),
+    "next_time": (Schedule, _next_time),
     "watch": (Schedule, _watch),
     "zone": (Schedule, _zone),
     "living_key": (Schedule, _living_key),

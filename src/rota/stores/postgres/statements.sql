@@ -566,6 +566,36 @@ where (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and (:deleted::boolean or coalesce(deleted_at, 'infinity') = 'infinity') and {schedule_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- name: schedules_by_name
+select {what} from {schema}.schedule
+where deleted_at is null and tenant = :tenant::text and key > :after::text
+  and key <= case when :first::bigint is null then :last::text else coalesce((
+    select key from {schema}.schedule where deleted_at is null and tenant = :tenant::text
+    order by key limit 1 offset :first::bigint - 1
+  ), :last::text) end
+  and {schedule_filter}
+order by key limit :limit::bigint {lock}
+
+-- name: schedules_by_next_time
+select {what} from {schema}.schedule
+where deleted_at is null and tenant = :tenant::text
+  and (tenant, coalesce(due_at, 'infinity'::timestamptz), id) > (:tenant::text, :after_at::timestamptz, :after_id::text)
+  and (tenant, coalesce(due_at, 'infinity'::timestamptz), id) <= (
+    :tenant::text,
+    case when :first::bigint is null then :last_at::timestamptz else coalesce((
+      select coalesce(due_at, 'infinity'::timestamptz) from {schema}.schedule
+      where deleted_at is null and tenant = :tenant::text
+      order by coalesce(due_at, 'infinity'::timestamptz), id limit 1 offset :first::bigint - 1
+    ), :last_at::timestamptz) end,
+    case when :first::bigint is null then :last_id::text else coalesce((
+      select id from {schema}.schedule
+      where deleted_at is null and tenant = :tenant::text
+      order by coalesce(due_at, 'infinity'::timestamptz), id limit 1 offset :first::bigint - 1
+    ), :last_id::text) end
+  )
+  and {schedule_filter}
+order by coalesce(due_at, 'infinity'::timestamptz), id limit :limit::bigint {lock}
+
 -- name: part schedule_filter
 (:status::text is null or status = :status::text)
   and (:kind::text is null or kind = :kind::text)

@@ -311,7 +311,7 @@ order by completed_at, id limit :limit
 -- name: schedule_list
 select {what} from schedule indexed by schedule_created
 where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
-  and {schedule_filter}
+  and (:deleted or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: schedule_list_newest
@@ -327,24 +327,52 @@ where tenant = :tenant and (created_at, id) < (:after_at, :after_id)
       order by created_at desc, id desc limit 1 offset :newest - 1
     ), '')
   )
-  and {schedule_filter}
+  and (:deleted or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: schedule_list_unusual
 select {what} from schedule indexed by schedule_unusual
 where status <> 'active' and tenant = :tenant and status = :status and (created_at, id) < (:after_at, :after_id)
-  and {schedule_filter}
+  and (:deleted or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit
 
 -- name: schedule_list_of_all
 select {what} from schedule indexed by schedule_of_all
 where (created_at, id) < (:after_at, :after_id)
-  and {schedule_filter}
+  and (:deleted or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit
 
+-- name: schedules_by_name
+select {what} from schedule indexed by schedule_living_key
+where deleted_at is null and tenant = :tenant and key > :after
+  and key <= case when :first is null then :last else coalesce((
+    select key from schedule indexed by schedule_living_key where deleted_at is null and tenant = :tenant
+    order by key limit 1 offset :first - 1
+  ), :last) end
+  and {schedule_filter}
+order by key limit :limit
+
+-- name: schedules_by_next_time
+select {what} from schedule indexed by schedule_next_time
+where deleted_at is null and tenant = :tenant
+  and (coalesce(due_at, 253402300799999999), id) > (:after_at, :after_id)
+  and (coalesce(due_at, 253402300799999999), id) <= (
+    case when :first is null then :last_at else coalesce((
+      select coalesce(due_at, 253402300799999999) from schedule indexed by schedule_next_time
+      where deleted_at is null and tenant = :tenant
+      order by coalesce(due_at, 253402300799999999), id limit 1 offset :first - 1
+    ), :last_at) end,
+    case when :first is null then :last_id else coalesce((
+      select id from schedule indexed by schedule_next_time
+      where deleted_at is null and tenant = :tenant
+      order by coalesce(due_at, 253402300799999999), id limit 1 offset :first - 1
+    ), :last_id) end
+  )
+  and {schedule_filter}
+order by coalesce(due_at, 253402300799999999), id limit :limit
+
 -- name: part schedule_filter
-(:deleted or deleted_at is null)
-  and (:status is null or status = :status)
+(:status is null or status = :status)
   and (:kind is null or kind = :kind)
   and (:template_id is null or template_id = :template_id)
   and (:timezone is null or timezone = :timezone)

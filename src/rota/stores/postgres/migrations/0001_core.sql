@@ -107,6 +107,8 @@ create index schedule_of_all on {schema}.schedule (created_at, id);
 create index schedule_due on {schema}.schedule (due_at, id)
   where deleted_at is null and due_at is not null;
 create index schedule_next_run on {schema}.schedule (next_run_at) where enabled and next_run_at is not null;
+create index schedule_next_time on {schema}.schedule (tenant, coalesce(due_at, 'infinity'::timestamptz), id)
+  where deleted_at is null;
 create unique index schedule_living_key on {schema}.schedule (tenant, key) where deleted_at is null;
 create index schedule_deleted_key on {schema}.schedule (tenant, key, created_at, id) where deleted_at is not null;
 create index schedule_zone on {schema}.schedule (zone_data, id)

@@ -64,6 +64,7 @@ create index schedule_unusual on schedule (tenant, status, created_at, id) where
 create index schedule_of_all on schedule (created_at, id);
 create index schedule_due on schedule (due_at, id)
   where deleted_at is null and due_at is not null;
+create index schedule_next_time on schedule (tenant, coalesce(due_at, 253402300799999999), id) where deleted_at is null;
 create unique index schedule_living_key on schedule (tenant, key) where deleted_at is null;
 create index schedule_deleted_key on schedule (tenant, key, created_at, id) where deleted_at is not null;
 create index schedule_zone on schedule (zone_data, id)

@@ -12,6 +12,7 @@ from fastapi import Response
 from ....domain.errors import Invalid, Refused
 from ....domain.model import Schedule, ScheduleStatus
 from ....engine.queries.overview import AT_MOST, LATE, Overview
+from ....stores.queries import NEVER
 from ... import files
 from ...python.client import Page
 from ..forms import moment
@@ -25,6 +26,16 @@ __all__ = ["ACTIONS", "act", "asked_for", "deed", "done_words", "is_late", "paus
 LIMIT = 50
 RUNS = 30
 FILTERS = ("text", "kind", "tag", "timezone")
+SORTS = {
+    "newest": "newest first",
+    "name": "by name",
+    "next": "by next time",
+    "outcome": "failed first",
+}
+WORDS = {
+    "next": "by when they are due; those with no time to come are last",
+    "outcome": "whose last run failed, in the last day, first; then the others by name",
+}
 STATES = ("active", "paused", "draft", "completed")
 ACTIONS = {
     "pause": ("Pause", "paused"),
@@ -40,8 +51,9 @@ _HOUR = timedelta(hours=1)
 
 
 async def show(visit: Visit) -> Response:
-    page, words, newest = await _found(visit)
-    now, known = await visit.queue.now(), (await seen_of(visit)).found
+    known = (await seen_of(visit)).found
+    page, words, first = await _found(visit, known)
+    now = await visit.queue.now()
     runs = await visit.queue.last_runs(page, limit=RUNS)
     return visit.show(
         "schedules.html",
@@ -55,31 +67,61 @@ async def show(visit: Visit) -> Response:
         most=AT_MOST,
         states=STATES,
         words=words,
-        newest=newest,
+        first=first,
+        sorts=SORTS,
         said=done_words(visit),
         is_filtered=any(visit.asked(name) for name in (*FILTERS, "state")),
     )
 
 
-async def _found(visit: Visit) -> tuple[Page[Schedule], str, int | None]:
-    """The schedules that the query asks for, what they are, in words, and among how many of the newest they were looked
+async def _found(visit: Visit, known: Overview) -> tuple[Page[Schedule], str, int | None]:
+    """The schedules that the query asks for, what they are, in words, and among how many of the first they were looked
     for, if not among all."""
-    queue, state = visit.queue, visit.asked("state")
+    state, sort = visit.asked("state"), visit.asked("sort") or "newest"
+    if sort not in SORTS:
+        raise Invalid("sort", f"{sort!r:.60} is not known", f"accepted are {', '.join(SORTS)}")
     filters: dict[str, Any] = {name: visit.asked(name) for name in FILTERS}
-    if state in ("late", "failing") or visit.asked("sort") == "next":
+    if state in ("late", "failing"):
         found, words = await _of_overview(visit, state)
-        return Page([each for each in found if _matches(each, filters)][:LIMIT]), words, None
+        return Page(_sorted([each for each in found if _matches(each, filters)], sort)), words, None
     if state is not None and state not in STATES:
         raise Invalid(
             "state", f"{state!r:.60} is not known", f"accepted are {', '.join(STATES)}, late and failing"
         )
     if state is not None:
         filters["status"] = state
-    cursor = visit.asked("cursor")
-    if visit.asked("among") == "all":
-        return await queue.list_schedules(limit=LIMIT, cursor=cursor, **filters), "", None
-    page, newest = await queue.newest_schedules(limit=LIMIT, cursor=cursor, **filters)
-    return page, "", newest
+    order, cursor = "name" if sort == "outcome" else sort, visit.asked("cursor")
+    page, first = await visit.queue.sorted_schedules(
+        order, limit=LIMIT, cursor=cursor, among_all=visit.asked("among") == "all", **filters
+    )
+    if sort == "outcome":
+        await _failed_first(visit, known, page, filters)
+    return page, WORDS.get(sort, ""), first
+
+
+async def _failed_first(
+    visit: Visit, known: Overview, page: Page[Schedule], filters: Mapping[str, str | None]
+) -> None:
+    """Those whose last run failed stand before the others, on the first page. They are among those that the overview
+    knows: only the ledger of a schedule says how its last run went, and to read every ledger costs too much."""
+    status = filters.get("status")
+    chosen = [
+        each for each in _failing_ones(known) if _matches(each, filters) and status in (None, each.status)
+    ]
+    runs = await visit.queue.last_runs(chosen, limit=RUNS)
+    failed = [each for each in chosen if _failing([str(run.status) for run in runs[each.id]])]
+    ids = {each.id for each in failed}
+    others = [each for each in page if each.id not in ids]
+    page[:] = others if visit.asked("cursor") else [*failed, *others]
+
+
+def _sorted(found: list[Schedule], sort: str) -> list[Schedule]:
+    """As the store would have them; by outcome they are in order already."""
+    if sort == "name":
+        return sorted(found, key=lambda each: each.key)
+    if sort == "next":
+        return sorted(found, key=lambda each: (each.due_at or NEVER, each.id))
+    return found
 
 
 async def _of_overview(visit: Visit, state: str | None) -> tuple[list[Schedule], str]:
@@ -87,9 +129,7 @@ async def _of_overview(visit: Visit, state: str | None) -> tuple[list[Schedule],
     known = await visit.queue.overview()
     if state == "late":
         return known.late, "due more than 5 seconds ago and not started"
-    if state == "failing":
-        return _failing_ones(known), "with a task that failed in the last day"
-    return [*known.late, *known.coming], "due within the hour, soonest first"
+    return _failing_ones(known), "with a task that failed in the last day"
 
 
 def _failing_ones(known: Overview) -> list[Schedule]:

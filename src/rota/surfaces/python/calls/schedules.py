@@ -33,10 +33,10 @@ from ....engine import commands, queries
 from ....engine.app import App
 from ....engine.observe.log import log_observation
 from ....engine.observe.telemetry import Observer
-from ....engine.queries import Occurrence
+from ....engine.queries import Occurrence, ScheduleOrder
 from ....engine.queries.overview import Hour, Overview, last_hours, overview
 from ....engine.roles.scheduler import Scheduler
-from ....stores.queries import Cursor, ScheduleList
+from ....stores.queries import NEVER, Cursor, ScheduleList, SchedulesByName, SchedulesByNextTime
 from ...redaction import carried
 from .. import arguments
 from ..arguments import check_registered
@@ -121,14 +121,37 @@ class ScheduleCalls(Calls):
         found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
         return page_of(found, limit, lambda schedule: schedule.created_at)
 
-    async def newest_schedules(
-        self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[ScheduleFilters]
+    async def sorted_schedules(
+        self,
+        order: str = "newest",
+        *,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+        among_all: bool = False,
+        **filters: Unpack[ScheduleFilters],
     ) -> tuple[Page[Schedule], int | None]:
-        """As `list_schedules`, for people who wait: where there are many schedules, those that match are looked for
-        among the newest 10,000. The second is that number; None: among all."""
-        query = await self._schedule_list(filters, arguments.parsed_cursor(cursor))
-        found, newest = await self.store.read(queries.newest_schedules(query, check_limit(limit)))
-        return page_of(found, limit, lambda schedule: schedule.created_at), newest
+        """The schedules that match: the newest first, by `name`, or by their `next` times, for people who wait: where
+        there are many schedules, those that match are looked for among the first 10,000 in this order. The second is
+        that number; None: among all."""
+        order = check_choice("order", order, ScheduleOrder)
+        chosen = await self._chosen_schedules(filters)
+        query: ScheduleList | SchedulesByName | SchedulesByNextTime
+        if order is ScheduleOrder.NAME:
+            query = SchedulesByName(tenant=self.tenant, after=cursor, **chosen)
+        elif order is ScheduleOrder.NEXT:
+            query = SchedulesByNextTime(tenant=self.tenant, after=arguments.parsed_cursor(cursor), **chosen)
+        else:
+            query = ScheduleList(tenant=self.tenant, after=arguments.parsed_cursor(cursor), **chosen)
+        first = None
+        if among_all:
+            found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
+        else:
+            found, first = await self.store.read(queries.first_schedules(query, check_limit(limit)))
+        by_time = order is ScheduleOrder.NEXT
+        page = page_of(found, limit, lambda each: (each.due_at or NEVER) if by_time else each.created_at)
+        if order is ScheduleOrder.NAME and page.next_cursor:
+            page.next_cursor = page[-1].key
+        return page, first
 
     async def count_schedules(self, **filters: Unpack[ScheduleFilters]) -> int:
         return await self.store.read(queries.count_schedules(await self._schedule_list(filters)))
@@ -367,8 +390,11 @@ class ScheduleCalls(Calls):
         return changes
 
     async def _schedule_list(self, filters: ScheduleFilters, after: Cursor | None = None) -> ScheduleList:
+        return ScheduleList(tenant=self.tenant, after=after, **await self._chosen_schedules(filters))
+
+    async def _chosen_schedules(self, filters: ScheduleFilters) -> dict[str, Any]:
         chosen = arguments.filters(ScheduleFilters, filters)
         if "template_id" in chosen:
             named = queries.template_named(self.tenant, chosen["template_id"])
             chosen["template_id"] = await self.store.read(named)
-        return ScheduleList(tenant=self.tenant, after=after, **chosen)
+        return chosen
