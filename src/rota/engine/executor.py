@@ -36,7 +36,7 @@ from .observe import tracing
 from .observe.telemetry import running_task
 from .runtimes.failed import AttemptFailed
 
-__all__ = ["Context", "Execution", "StopReason", "context_outside"]
+__all__ = ["Context", "Execution", "StopReason", "context_outside", "over_time"]
 
 T = TypeVar("T")
 
@@ -351,10 +351,7 @@ class Execution:
             return calling.result() if calling.done() else (None, error)
         self.stopping = self.stopping or StopReason.TIMEOUT
         await self._cancelled(calling)
-        problem = f"ran longer than its timeout of {limit.total_seconds():g} s"
-        if self._in_thread or not calling.done():
-            problem += ", and still runs: this worker starts no other attempt before it has ended"
-        return None, TimeoutError(problem)
+        return None, over_time(limit, still_runs=self._in_thread or not calling.done())
 
     async def _cancelled(self, calling: asyncio.Task[Ending]) -> None:
         calling.cancel()
@@ -482,6 +479,14 @@ def context_outside(kind: str, queue: Any) -> Context:
     status = TaskStatus.RUNNING
     task = Task(id="", kind=kind, status=status, attempt=1, created_at=now, available_at=now, updated_at=now)
     return Context(_NoExecution(task), queue, clock.now)
+
+
+def over_time(limit: timedelta, *, still_runs: bool) -> TimeoutError:
+    """What an attempt failed with that had no more time."""
+    problem = f"ran longer than its timeout of {limit.total_seconds():g} s"
+    if still_runs:
+        problem += ", and still runs: this worker starts no other attempt before it has ended"
+    return TimeoutError(problem)
 
 
 def _copy(value: Any, type: Any = Any) -> Any:

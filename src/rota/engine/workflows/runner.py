@@ -35,7 +35,7 @@ from ...stores.threads import Threads
 from ..app import App
 from ..clock import wait_for_any
 from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
-from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason
+from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason, over_time
 from ..guard import entering_handler, is_a, parts_of
 from ..handlers.functions import TaskFunction, running
 from ..observe import tracing
@@ -62,13 +62,14 @@ class Stopped(Exception):
 class WorkflowExecution(Execution):
     """One stretch of a workflow, from a claim to its end or the next wait."""
 
-    __slots__ = ("app", "observe", "store", "told", "wake")
+    __slots__ = ("app", "going_on", "observe", "store", "told", "wake")
 
     def __init__(self, app: App, observe: Observer, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.app = app
         self.observe = observe
         self.told: list[Step] = []  # what the code was told of its `tries`
+        self.going_on: dict[str, asyncio.Future[Any]] = {}  # by the step that is to be tried again after them
         self.wake = asyncio.Event()
 
     def start(
@@ -85,6 +86,23 @@ class WorkflowExecution(Execution):
     def settled(self, task: Task) -> None:
         for step in self.told:
             self.observe(StepRecorded(task, step))
+
+    @property
+    def still_runs(self) -> bool:
+        return self._running is not None and self._running.done() and bool(self.going_on)
+
+    def call_when_ended(self, tell: Callable[[], None]) -> None:
+        for call in self.going_on.values():
+            call.add_done_callback(lambda _: tell())
+
+    def goes_on(self, key: str, call: asyncio.Future[Any]) -> None:
+        """A call of the step's function: as long as it has not ended, the step is not tried again here."""
+        self.going_on[key] = call
+        call.add_done_callback(functools.partial(self._has_ended, key))
+
+    def _has_ended(self, key: str, call: asyncio.Future[Any]) -> None:
+        if self.going_on.get(key) is call:
+            del self.going_on[key]
 
     async def wait_until_left(self) -> None:
         """What a step left without waiting is stored before the step is recorded. If it cannot be, the step failed."""
@@ -149,13 +167,15 @@ class _Runner:
 
     async def close(self) -> None:
         """Steps that are in flight are given up; they may be run again."""
-        flying = list(self._flying.values())
-        self._flying.clear()
-        for each in (self._waking, self._hint, *flying):
+        given_up, self._flying = self._flying, {}
+        for each in (self._waking, self._hint, *given_up.values()):
             if each is not None:
                 each.cancel()
-        if flying:
-            await asyncio.wait(flying, timeout=STOP_GRACE.total_seconds())
+        if given_up:
+            await asyncio.wait(given_up.values(), timeout=STOP_GRACE.total_seconds())
+        for key, flying in given_up.items():
+            if not flying.done():
+                self._execution.goes_on(key, flying)
         if self._replay is not None:
             self._replay.close()
         await self._stack.aclose()
@@ -215,6 +235,7 @@ class _Runner:
             if key not in replay.asks:  # the branch that asked for it was left
                 flying.cancel()
                 del self._flying[key]
+                self._execution.going_on.pop(key, None)
         for key, ask in replay.asks.items():
             is_new = ask.step is None or key in self._due
             may_start = ask.kind is StepKind.UNDO or not self._is_cancelling
@@ -236,54 +257,71 @@ class _Runner:
             if is_a(error, Invalid):
                 error = PermanentError(f"the step's result cannot be stored: {error}")
             failed = self._execution.failure_of(error)
+            retry_in = _retry_in(ask, failed, self._execution.task)
+            if retry_in is None:
+                self._execution.going_on.pop(ask.key, None)
             return Tried(
-                key=ask.key,
-                kind=ask.kind,
-                started_at=started_at,
-                failure=failed.failure,
-                retry_in=_retry_in(ask, failed, self._execution.task),
+                key=ask.key, kind=ask.kind, started_at=started_at, failure=failed.failure, retry_in=retry_in
             )
         return Tried(key=ask.key, kind=ask.kind, started_at=started_at, output=output)
 
     async def _called(self, ask: WorkflowCall) -> Any:
         assert ask.attempts is not None
+        if (before := self._execution.going_on.get(ask.key)) is not None:
+            await asyncio.wait({before})
         current_step.set(workflow.step_id(self._execution.task, ask.key))
         running.set(self._context)
         entering_handler()
-        calling = self._call_provided(ask.attempts.function)
+        calling = self._call_provided(ask.key, ask.attempts.function)
         limit = ask.attempts.timeout
-        result, error = await (calling if limit is None else _within(limit, calling))
+        result, error = await (calling if limit is None else self._within(limit, ask.key, calling))
         if error is not None:
             raise error
         return result
 
-    async def _call_provided(self, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    async def _within(self, limit: timedelta, key: str, calling: Coroutine[Any, Any, T]) -> T:
+        """A step that is over its time is cancelled, and given up if it does not let itself be cancelled."""
+        running = asyncio.ensure_future(calling)
+        try:
+            if await wait_for_any(running, at_most=limit):
+                return running.result()
+        finally:
+            if not running.done():
+                running.cancel()
+                await wait_for_any(running, at_most=STOP_GRACE)
+            if not running.done():
+                self._execution.goes_on(key, running)
+        raise over_time(limit, still_runs=key in self._execution.going_on)
+
+    async def _call_provided(self, key: str, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         """A task that is a step gets what its app provides, too."""
         task = function.func if isinstance(function, functools.partial) else None
         if not isinstance(task, TaskFunction) or not task.signature.asks_for:
-            return await self._call(function)
+            return await self._call(key, function)
         assert isinstance(function, functools.partial)
         given = inspect.signature(task.function).bind_partial(*function.args, **function.keywords).arguments
         if task.signature.asks_for.keys() <= given.keys():
-            return await self._call(function)
+            return await self._call(key, function)
         try:
             async with AsyncExitStack() as stack:
                 made = await self._execution.resources.arguments(task.signature, self._context, stack)
                 left_out = {name: value for name, value in made.items() if name not in given}
-                result, error = await self._call(functools.partial(function, **left_out))
+                result, error = await self._call(key, functools.partial(function, **left_out))
                 if error is not None:
                     raise error
                 return result, None
         except BaseException as error:
             return None, error
 
-    async def _call(self, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    async def _call(self, key: str, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         """The result or what was raised, as a value: asyncio lets SystemExit of a task out of the loop."""
         try:
             if _is_async(function):
                 return await function(), None
             run = contextvars.copy_context().run
-            result, error = await self._threads.call(functools.partial(run, _call_in_thread, function))
+            answer = self._threads.call(functools.partial(run, _call_in_thread, function))
+            self._execution.goes_on(key, answer)
+            result, error = await asyncio.shield(answer)  # a thread goes on, whoever is cancelled
             if error is not None:
                 return None, error
             return (await result if inspect.isawaitable(result) else result), None
@@ -509,16 +547,3 @@ def _call_in_thread(function: Callable[[], Any]) -> tuple[Any, BaseException | N
         return function(), None
     except BaseException as error:
         return None, error
-
-
-async def _within(limit: timedelta, calling: Coroutine[Any, Any, T]) -> T:
-    """A step that is over its time is cancelled, and given up if it does not let itself be cancelled."""
-    running = asyncio.ensure_future(calling)
-    try:
-        if await wait_for_any(running, at_most=limit):
-            return running.result()
-    finally:
-        if not running.done():
-            running.cancel()
-            await wait_for_any(running, at_most=STOP_GRACE)
-    raise TimeoutError(f"ran longer than its timeout of {limit.total_seconds():g} s")

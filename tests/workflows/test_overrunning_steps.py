@@ -1,0 +1,113 @@
+"""Two tries of one step never run at the same time in one worker, however the first was given up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import pytest
+
+import rota
+from rota import TaskStatus
+from worlds import MINUTE, SECOND, START, World
+
+AT_ONCE = rota.RetryPolicy(initial=timedelta(0))
+
+
+class Stubborn:
+    """A step that goes on for a while, whoever cancels it, and knows when it ran."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world = world
+        self._seconds = seconds
+        self._now = 0
+        self.most = 0
+        self.began: list[timedelta] = []
+
+    async def step(self) -> None:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        began = self._world.clock.now()
+        self.began.append(began - START)
+        while (left := self._seconds - (self._world.clock.now() - began).total_seconds()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                continue
+        self._now -= 1
+
+
+@pytest.mark.parametrize("beside", [0, 200])
+async def test_a_second_try_waits_for_the_end_of_the_first(world: World, beside: int) -> None:
+    """Also where the run is not parked between the two, since a step beside it is under way."""
+    stubborn = Stubborn(world, seconds=40)
+
+    @world.app.workflow("flow", max_retries=0)
+    async def flow(ctx: rota.Workflow) -> None:
+        trying = ctx.step(stubborn.step, timeout=1, retries=1, retry_policy=AT_ONCE)
+        await asyncio.gather(trying, ctx.step(asyncio.sleep, beside))
+
+    task = await world.queue.start_workflow("flow")
+    async with world.running():
+        await world.at(20 * SECOND)
+        tried = next(step for step in await world.queue.steps(task.id) if step.key == "step")
+        assert "and still runs: this worker starts no other attempt before it has ended" in str(tried.error)
+        done = await world.queue.wait(task.id)
+    assert (done.status, stubborn.most) == (TaskStatus.FAILED, 1)
+    assert stubborn.began == [timedelta(0), 40 * SECOND]
+
+
+async def test_a_run_goes_on_beside_a_step_that_is_not_tried_again(world: World) -> None:
+    stubborn = Stubborn(world, seconds=3600)
+
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> str:
+        try:
+            await ctx.step(stubborn.step, timeout=1, retries=0)
+        except rota.StepFailed:
+            await ctx.sleep(10)
+        return "went on"
+
+    task = await world.queue.start_workflow("flow")
+    async with world.running():
+        done = await world.queue.wait(task.id)
+    assert (done.output, world.clock.now() < START + MINUTE) == ("went on", True)
+
+
+@pytest.mark.parametrize("pause", [timedelta(0), timedelta(milliseconds=10)])
+async def test_threads_of_one_step_never_run_side_by_side(pause: timedelta) -> None:
+    """In real time: virtual time stands still while a thread works, so there a thread is never late."""
+    gate, app, running, most = threading.Event(), rota.App(), [0], [0]
+
+    def hang() -> str:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        gate.wait(30)
+        running[0] -= 1
+        return "done"
+
+    app.task("other")(lambda: None)
+
+    @app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> str:
+        return str(
+            await ctx.step(hang, timeout=0.05, retries=2, retry_policy=rota.RetryPolicy(initial=pause))
+        )
+
+    async with rota.connect("memory:") as queue:
+        worker = rota.Worker(queue, app, concurrency=5)
+        working = asyncio.create_task(worker.run(handle_signals=False))
+        task = await queue.start_workflow("flow")
+        while not [step for step in await queue.steps(task.id) if step.attempts]:
+            await queue.store.wait(None)
+        due = (await queue.get(task.id)).available_at
+        while await queue.store.now() <= due:
+            await asyncio.sleep(0)
+        other = await queue.submit("other")
+        await queue.wait(other.id, 60)  # slots are free, and whatever is ready has been claimed before it
+        gate.set()
+        done = await queue.wait(task.id, 60)
+        worker.stop()
+        await working
+    assert (done.status, done.output, most) == (TaskStatus.COMPLETED, "done", [1])
