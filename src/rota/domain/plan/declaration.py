@@ -48,6 +48,7 @@ __all__ = [
     "TARGETS",
     "duration_text",
     "of_calendar",
+    "of_command",
     "of_schedule",
     "of_template",
     "plain_value",
@@ -82,7 +83,7 @@ def of_template(template: Template) -> dict[str, Any]:
     if template.runtime is Runtime.PYTHON:
         form["kind"] = template.kind
     elif isinstance(template.command, msgspec.Struct):
-        form[template.runtime.value] = _of_command(template.command)
+        form[template.runtime.value] = of_command(template.command)
     usual = _defaults(Template)
     written = ("runtime", "command") if template.runtime is not Runtime.PYTHON else ()
     for name in sorted(names_of(TemplateOptions)):
@@ -241,11 +242,15 @@ def _of_clock(timing: Cron | RRule) -> dict[str, Any]:
     }
 
 
-def _of_command(command: Command) -> Any:
-    """As `create_template` takes it, without its runtime. A line of shell, and what is only a URL, is a text."""
+def of_command(command: Command | str) -> str | list[str] | dict[str, Any]:
+    """A command as `create_template` takes it, without its runtime. A shell command that is only a line, or a request
+    that is only a URL, is written as that."""
+    if isinstance(command, str):
+        return command
     form: dict[str, Any] = msgspec.to_builtins(command)
     form.pop("runtime")
-    return next(iter(form.values())) if form.keys() in ({"run"}, {"url"}) else form
+    simple: str | list[str] | None = form.get("run", form.get("url"))
+    return simple if simple is not None and len(form) == 1 else form
 
 
 def _target(chosen: Mapping[str, Any]) -> Target | None:

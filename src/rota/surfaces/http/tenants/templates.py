@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
-from msgspec import to_builtins
 
 from ....domain.errors import Invalid
 from ....domain.model import Runtime, Template
 from ....domain.options import TemplateOptions
-from ....domain.runtimes import Command, ShellCommand
+from ....domain.plan import of_command
 from ...shapes import Answer, shaped
 from ..fields import given_options
 from ..openapi import documented
@@ -62,20 +61,9 @@ def template(record: Template) -> StoredTemplateAnswer:
     return shaped(
         StoredTemplateAnswer,
         record,
-        command=template_command(record.command),
+        command=of_command(record.command),
         retry_policy=None if policy is None else shaped(answers.RetryPolicyAnswer, policy),
     )
-
-
-def template_command(command: Command | str) -> str | list[str] | dict[str, Any]:
-    """As it can be given: a simple one as a text or a list, any other by its fields."""
-    if isinstance(command, str):
-        return command
-    fields: dict[str, Any] = to_builtins(command)
-    del fields["runtime"]
-    simple = "run" if isinstance(command, ShellCommand) else "url"
-    found: str | list[str] = fields[simple]
-    return found if set(fields) == {simple} else fields
 
 
 @router.post("/templates", **documented(201, StoredTemplateAnswer))

@@ -12,11 +12,11 @@ from msgspec import UNSET, UnsetType
 
 from ....domain.artifact import RESULT
 from ....domain.model import Artifact, Runtime, Schedule, Task, TaskStatus, Template, TemplateTarget
+from ....domain.plan import of_command
 from ....domain.recurrence import After, Cron, Interval, Once, RRule, Several, Timing
 from ....domain.runtimes import COMMAND_KINDS
 from ...shapes import Time, shaped
 from ..tenants.answers import FailureAnswer
-from ..tenants.templates import template_command
 
 __all__ = [
     "has_artifact",
@@ -185,7 +185,7 @@ def template(record: Template) -> TemplateAnswer:
     return shaped(
         TemplateAnswer,
         record,
-        command=template_command(record.command) or record.kind,
+        command=of_command(record.command) or record.kind,
         task_type=record.runtime,
         name=record.alias,
         retry_policy=None if policy is None else shaped(TemplateRetryPolicyAnswer, policy),
@@ -306,7 +306,7 @@ def _artifact(record: Task) -> ArtifactAnswer:
     return ArtifactAnswer(
         task=TaskSnapshot(
             id=template_id_of(record),
-            command=record.kind if record.command is None else template_command(record.command),
+            command=record.kind if record.command is None else of_command(record.command),
             task_type=Runtime(COMMAND_KINDS.get(record.kind, "python")),
             parameters=record.input,
         ),
