@@ -32,6 +32,7 @@ from ..fields import (
     body_fields,
     given_options,
 )
+from .answers import CreatedScheduleAnswer
 
 __all__ = [
     "ApplyBody",
@@ -252,26 +253,11 @@ class ScheduleBody(_Policies):
 class _Answered(Body):
     """The fields that only answers have. They are accepted and ignored, so that an answer can be sent back."""
 
-    id: ReadOnly = None
-    tenant: ReadOnly = None
-    next_run_at: ReadOnly = None
-    next_run_at_local: ReadOnly = None
-    last_run_at: ReadOnly = None
-    last_task_id: ReadOnly = None
-    run_count: ReadOnly = None
-    pause_note: ReadOnly = None
-    pause_until: ReadOnly = None
-    paused_by: ReadOnly = None
-    paused_at: ReadOnly = None
-    buffered: ReadOnly = None
-    backfill: ReadOnly = None
-    completed_reason: ReadOnly = None
-    created_by: ReadOnly = None
-    updated_by: ReadOnly = None
-    created_at: ReadOnly = None
-    updated_at: ReadOnly = None
-    deleted_at: ReadOnly = None
-    warnings: ReadOnly = None
+    __annotations__ = {
+        name: Annotated[ReadOnly, Field(default=None)]
+        for name in CreatedScheduleAnswer.__struct_fields__
+        if name not in ScheduleBody.model_fields
+    }
 
 
 class SchedulePut(ScheduleBody, _Answered):
