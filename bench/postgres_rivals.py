@@ -258,8 +258,8 @@ async def times(
 
 
 async def _by_16(contestant: Any, singles: int) -> None:
-    async def client() -> None:
-        for _ in range(singles // 16):
+    async def client(number: int) -> None:
+        for _ in range(number, singles, 16):
             await contestant.submit_one()
 
-    await asyncio.gather(*(client() for _ in range(16)))
+    await asyncio.gather(*(client(number) for number in range(16)))
