@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import shlex
 import struct
 import termios
 from pathlib import Path
@@ -67,6 +68,16 @@ def test_sentences_are_broken_between_words(folder: Path) -> None:
     )
     assert max(map(len, lines)) <= 80
     assert "`rota apply it.toml`" in " ".join(lines)
+    long = "nightly-cleanup-of-temporary-files-of-the-shop"
+    for line in (
+        f"schedule create {long} -t send --cron '30 1 * * *' --timezone Europe/London",
+        "preview '30 1 * * *' --timezone Europe/London",
+        f"schedule show {long}",
+        f"calendar create {long} --day 2026-12-25 --day 2026-12-26",
+        "doctor",
+        "",
+    ):
+        assert [each for each in at_terminal(*shlex.split(line)) if len(each) > 80] == [], line
 
 
 def test_times_are_relative_and_local_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +143,14 @@ def test_what_may_have_been_meant_is_said() -> None:
     )
     assert complaint("template show backp", code=1).endswith("did you mean 'backup'?")
     assert complaint("schedule show something-else", code=1) == "there is no schedule 'something-else'"
+    rota("calendar create closing-days --day 2026-12-25")
+    assert complaint("calendar show closing-day", code=1).endswith("did you mean 'closing-days'?")
+    rota("tenant create acme")
+    assert complaint("tenant suspend acmee", code=1).endswith("did you mean 'acme'?")
+    assert complaint("list --status faild").endswith("; did you mean 'failed'?")
+    assert complaint("list --stat x") == (
+        "no such option '--stat'; did you mean one of: '--status', '--tag', '--tenant'?"
+    )
     assert complaint("list --quee x") == "no such option '--quee'; did you mean '--queue'?"
 
 

@@ -34,6 +34,15 @@ def test_prose_is_broken_between_words_and_commands_stay_whole() -> None:
     ]
 
 
+def test_broken_lines_keep_their_place_and_their_colours() -> None:
+    assert broken("  alpha    beta\n\nc", 10) == "  alpha\nbeta\n\nc"
+    assert broken("\x1b[31mred\x1b[0m is seen", 11) == "\x1b[31mred\x1b[0m is seen"
+    assert (
+        broken("✗ clock      it is off by much", 22, hang=13)
+        == "✗ clock      it is off\n             by much"
+    )
+
+
 BY_TIME = ["01a1e816-b98c-721a-82a4-a04cc88f764a", "01a1e816-b98c-721a-b4f7-3522e1ba3f50"]
 DERIVED = ["f72cc47d-4468-5bc2-ba11-4c1c76c6d4ea", "f72cc47d-593c-5541-8d48-c9da847558c6"]
 

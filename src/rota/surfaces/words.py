@@ -20,7 +20,12 @@ from ..domain.recurrence import Cron, RRule
 from ..domain.schedule import MOST_BUFFERED, grace_at
 from .durations import long_text, relative
 
-__all__ = ["policies", "runs_what", "sentence", "state", "timing_words"]
+__all__ = ["counted", "policies", "runs_what", "sentence", "state", "timing_words"]
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 schedule`, `12 schedules`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def sentence(schedule: Schedule) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from textwrap import fill
+
+from click import unstyle
 
 __all__ = ["GAP", "broken", "fitted", "shortened"]
 
@@ -13,7 +14,8 @@ GAP = 2
 _NARROW = 14
 """A column that gives way is not made narrower than this: it is left out instead."""
 _LEAST = 8
-_UNBROKEN = "\0"
+_WORD = re.compile(r"( *)((?:`[^`]+`|[^ ])+)")
+"""A word, or what is kept whole, and the gap before it."""
 _LENGTHS = (8, 13, 18, 23)
 """Where the groups of an id end."""
 _BY_TIME = 18
@@ -34,12 +36,26 @@ def fitted(
     return _cut({name: natural[name] for name in headings if name not in yields}, room)
 
 
-def broken(text: str, width: int) -> str:
-    """Prose in lines of this width, broken between words. What stands in backticks, such as a command to copy, stays in
-    one line."""
-    whole = re.sub(r"`[^`]+`", lambda found: found[0].replace(" ", _UNBROKEN), text)
-    lines = fill(whole, max(width, _LEAST), break_long_words=False, break_on_hyphens=False)
-    return lines.replace(_UNBROKEN, " ")
+def broken(text: str, width: int, hang: int = 0) -> str:
+    """Prose in lines of this width, broken between words, and moved in by `hang` from the second on. What stands in
+    backticks, such as a command to copy, stays in one line. Colours take no room."""
+    return "\n".join(_broken_line(line, width, hang) for line in text.split("\n"))
+
+
+def _broken_line(line: str, width: int, hang: int) -> str:
+    if _length(line) <= width:
+        return line
+    lines = [""]
+    for gap, word in _WORD.findall(line):
+        if lines[-1].strip() and _length(lines[-1] + gap + word) > max(width, _LEAST):
+            lines.append(" " * hang + word)
+        else:
+            lines[-1] += gap + word
+    return "\n".join(lines)
+
+
+def _length(text: str) -> int:
+    return len(unstyle(text))
 
 
 def _least(name: str, natural: int, yields: Sequence[str]) -> int:

@@ -101,10 +101,22 @@ def _sentence(problem: click.UsageError) -> str:
     text = problem.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     if isinstance(problem, click.BadParameter) and not isinstance(problem, click.MissingParameter):
-        return text
+        return text + _meant(problem)
     path = problem.ctx.command_path if problem.ctx else "rota"
-    text = text.replace(". Did you mean", "; did you mean")
+    text = re.sub(r"\. \(?Did you mean ([^?]*\?)\)?", r"; did you mean \1", text)
     return text if ";" in text or ": " in text else f"{text}; see `{path} --help`"
+
+
+def _meant(problem: click.BadParameter) -> str:
+    """The choice that is close to what was given."""
+    choices = getattr(problem.param and problem.param.type, "choices", ())
+    given = re.match(r"'([^']*)' is not one of", problem.message)
+    if given is None:
+        return ""
+    from difflib import get_close_matches
+
+    near = get_close_matches(given[1], [str(each) for each in choices], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _unexpected(problem: BaseException) -> int:

@@ -119,9 +119,9 @@ class Screen:
         self.still()
         click.echo(text, color=None if self.coloured else False)
 
-    def prose(self, text: str) -> None:
-        """Sentences. In a terminal they are broken between words."""
-        self.say(prose_for(sys.stdout, text))
+    def prose(self, text: str, hang: int = 0) -> None:
+        """Sentences. In a terminal they are broken between words, and moved in by `hang` from the second line on."""
+        self.say(prose_for(sys.stdout, text, hang))
 
     def remark(self, text: str) -> None:
         """To stderr: not part of the answer."""
@@ -130,8 +130,7 @@ class Screen:
         click.echo(text, err=True, color=False if plain else None)
 
     def warn(self, text: str) -> None:
-        said = prose_for(sys.stderr, f"warning: {text}").removeprefix("warning:")
-        self.remark(f"{click.style('warning:', fg='yellow', bold=True)}{said}")
+        self.remark(prose_for(sys.stderr, f"{click.style('warning:', fg='yellow', bold=True)} {text}"))
 
     def json(self, document: Any) -> None:
         """One document: indented for people, one line for programs."""
@@ -176,7 +175,7 @@ class Screen:
     def fields(self, rows: Iterable[tuple[str, str]]) -> None:
         """`name: value`, one per line."""
         for name, value in rows:
-            self.say(f"{click.style(f'{name}:', dim=True)} {value}")
+            self.prose(f"{click.style(f'{name}:', dim=True)} {value}")
 
     def clock(self, at: datetime | None) -> str:
         """A time on the reader's clock, without fractions; in a pipe, and with `--utc`, of UTC."""
@@ -284,9 +283,9 @@ class Screen:
             self.say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-def prose_for(stream: Any, text: str) -> str:
+def prose_for(stream: Any, text: str, hang: int = 0) -> str:
     """Sentences, as they are written to this stream."""
-    return broken(text, shutil.get_terminal_size().columns) if _is_terminal(stream) else text
+    return broken(text, shutil.get_terminal_size().columns, hang) if _is_terminal(stream) else text
 
 
 def _is_terminal(stream: Any) -> bool:

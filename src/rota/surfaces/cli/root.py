@@ -103,7 +103,7 @@ _STORE = {
     examples=[
         "rota up --demo",
         'rota submit -t send_reminder -i \'{"user_id":"123"}\' --in 1h',
-        "rota schedule create daily-report --task-type generate_report --cron '0 9 * * *'",
+        "rota schedule create daily-report -t report --cron '0 9 * * *'",
         "rota schedule why daily-report 2026-03-08T02:00",
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

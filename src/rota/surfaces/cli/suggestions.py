@@ -32,6 +32,10 @@ async def _names(queue: Queue, what: str) -> list[str]:
             return [each.key for each in await queue.list_schedules(limit=AT_MOST)]
         case "template":
             return [each.alias for each in await queue.list_templates(limit=AT_MOST)]
+        case "calendar":
+            return [each.name for each in await queue.list_calendars()]
+        case "tenant":
+            return [each.tenant.id for each in await queue.list_tenants()]
         case "key":
             return [each.name for each in await queue.list_keys(limit=AT_MOST) if each.revoked_at is None]
     return []

@@ -18,6 +18,7 @@ from .. import redaction, words
 from ..durations import relative, short
 from ..http.access import LOCAL
 from ..versions import differences
+from ..words import counted
 
 __all__ = [
     "SIGNS",
@@ -97,11 +98,6 @@ def chip(status: str, text: str | None = None) -> Markup:
 
 def sign(status: str) -> str:
     return SIGNS.get(status, "·")
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """`1 schedule`, `12 schedules`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def up_to(number: int, most: int) -> str:

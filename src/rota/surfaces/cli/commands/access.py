@@ -108,7 +108,7 @@ def revoke_key(session: Session, key_id: str) -> None:
         from ...shapes import api_key as shape
 
         return session.screen.json(shape(revoked))
-    return session.screen.say(
+    return session.screen.prose(
         f"revoked {click.style(revoked.name, bold=True)} ({revoked.id}) of tenant {revoked.tenant}"
     )
 
@@ -248,7 +248,7 @@ def resume_tenant(session: Session, name: str) -> None:
 def _answer(session: Session, tenant: Tenant, sentence: str) -> None:
     from ...shapes import tenant as shape
 
-    session.screen.json(shape(tenant)) if session.as_json else session.screen.say(sentence)
+    session.screen.json(shape(tenant)) if session.as_json else session.screen.prose(sentence)
 
 
 def _limits_in_words(tenant: Tenant) -> str:

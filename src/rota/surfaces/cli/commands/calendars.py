@@ -147,7 +147,7 @@ def _answer(session: Session, calendar: Calendar, verb: str) -> None:
         from ...shapes import calendar as shape
 
         return session.screen.json(shape(calendar))
-    return session.screen.say(f"{verb} {click.style(calendar.name, bold=True)}: {_summary(calendar)}")
+    return session.screen.prose(f"{verb} {click.style(calendar.name, bold=True)}: {_summary(calendar)}")
 
 
 def _summary(calendar: Calendar) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ...words import counted
 from ..command import command
 from ..options import DURATION, TIME
 from ..session import Session, with_session
@@ -44,7 +45,7 @@ def forecast(session: Session, start: datetime | None, end: datetime | None, by:
     if session.as_json:
         return session.screen.json(_builtins(forecasts.answer(made)))
     for line in forecasts.lines(made, lambda at: _shown(session, at)):
-        session.screen.say(line)
+        session.screen.prose(line, hang=6)
     return None
 
 
@@ -71,9 +72,9 @@ def spread(session: Session, at: datetime | None, over: timedelta | None, dry_ru
     found = session.run(lambda queue: queue.spread(at, over, dry_run=True))
     if not session.as_json:
         for line in forecasts.spread_lines(found, lambda each: _shown(session, each)):
-            session.screen.say(line)
+            session.screen.prose(line, hang=6)
     if not dry_run:
-        if not confirmed(f"Spread {found.moving:,} schedules?", yes):
+        if not confirmed(f"Spread {counted(found.moving, 'schedule')}?", yes):
             session.screen.remark("nothing was changed")
             raise click.exceptions.Exit(1)
         shown = found
@@ -81,7 +82,7 @@ def spread(session: Session, at: datetime | None, over: timedelta | None, dry_ru
     if session.as_json:
         session.screen.json(_builtins(forecasts.spread_answer(found)))
     elif not dry_run:
-        session.screen.say(f"Spread {found.moving:,} schedules.")
+        session.screen.say(f"Spread {counted(found.moving, 'schedule')}.")
 
 
 def _shown(session: Session, at: datetime) -> datetime:

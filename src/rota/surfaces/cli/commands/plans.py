@@ -134,7 +134,7 @@ def show_plan(session: Session, made: Plan, *, prune: bool = False, everything: 
         return session.screen.json(_builtins(plans.answer(made)))
     for line in plans.lines(made, prune=prune, most=None if everything else 40):
         colour = _COLOURS.get(line[:1])
-        session.screen.say(click.style(line, fg=colour) if colour else _warned(line))
+        session.screen.prose(click.style(line, fg=colour) if colour else _warned(line), hang=6)
     if made.changes or made.kept:
         session.screen.say()
     return session.screen.say(plans.summary(made))

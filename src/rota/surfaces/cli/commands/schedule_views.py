@@ -160,7 +160,7 @@ async def _runs_what(queue: Queue, schedule: Schedule) -> str:
 def _open_alarms(session: Session, alarms: Sequence[Alarm]) -> None:
     for alarm in alarms:
         began = session.screen.clock(alarm.began_at)
-        session.screen.say(click.style(f"alarm since {began}: {alarm.detail}", fg="red"))
+        session.screen.prose(click.style(f"alarm since {began}: {alarm.detail}", fg="red"))
 
 
 def _document(
@@ -183,9 +183,9 @@ def _document(
 def _head(session: Session, schedule: Schedule, runs_what: str, now: datetime) -> None:
     screen = session.screen
     status = screen.status(schedule.status)
-    screen.say(f"{click.style(schedule.key, bold=True)}  {styled(status)}  {words.sentence(schedule)}")
+    screen.prose(f"{click.style(schedule.key, bold=True)}  {styled(status)}  {words.sentence(schedule)}")
     if schedule.description:
-        screen.say(schedule.description)
+        screen.prose(schedule.description)
     screen.say()
     rows = [("state", words.state(schedule, now)), ("runs", runs_what)]
     if schedule.target.input is not None:
@@ -534,9 +534,9 @@ def _say_times(
         times: list[dict[str, Any]] = [shapes.occurrence(each) for each in found]
         return screen.json({"words": sentence, "timezone": zone, "times": times, "warnings": list(warnings)})
     if sentence:
-        screen.say(click.style(sentence, bold=True))
+        screen.prose(click.style(sentence, bold=True))
     if found:
         _occurrence_table(session, zone, found, now)
     for warning in warnings:
-        screen.say(f"{click.style('warning:', fg='yellow', bold=True)} {warning}")
+        screen.prose(f"{click.style('warning:', fg='yellow', bold=True)} {warning}")
     return None

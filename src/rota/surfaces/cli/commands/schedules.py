@@ -288,6 +288,6 @@ def _changed(
         session.screen.json(shape(schedule))
     else:
         name = click.style(schedule.key, bold=True)
-        session.screen.say(f"{verb} {name}: {words.sentence(schedule)}; {words.state(schedule, now)}")
+        session.screen.prose(f"{verb} {name}: {words.sentence(schedule)}; {words.state(schedule, now)}")
     for warning in recurrence.warnings(schedule.timing, now) if warn else ():
         session.screen.warn(warning)

@@ -141,7 +141,7 @@ def _show_paused(session: Session, paused: PausedQueue, what: str) -> None:
 
     if session.as_json:
         return session.screen.json(shape(paused))
-    return session.screen.say(f"{paused.queue} is {what}; `rota queue resume {paused.queue}` ends that")
+    return session.screen.prose(f"{paused.queue} is {what}; `rota queue resume {paused.queue}` ends that")
 
 
 @command(

@@ -190,11 +190,10 @@ def _say_finding(session: Session, finding: Finding) -> None:
     sign, colour = ("✓", "green") if finding.ok else ("✗", "red")
     if not session.screen.is_terminal:
         sign = "ok  " if finding.ok else "FAIL"
-    session.screen.say(
-        f"{click.style(sign, fg=colour)} {click.style(finding.check.ljust(10), bold=True)} {finding.found}"
-    )
+    name = f"{click.style(sign, fg=colour)} {click.style(finding.check.ljust(10), bold=True)}"
+    session.screen.prose(f"{name} {finding.found}", hang=13)
     if finding.advice:
-        session.screen.say(f"  {' ' * 10} {click.style('→ ' + finding.advice, fg='yellow')}")
+        session.screen.prose(f"  {' ' * 10} {click.style('→ ' + finding.advice, fg='yellow')}", hang=15)
 
 
 class Finding(NamedTuple):

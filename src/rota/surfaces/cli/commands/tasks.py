@@ -10,6 +10,7 @@ import click
 
 from ....domain.options import SubmitOptions
 from ...durations import coarse, relative, short
+from ...words import counted
 from .. import completing
 from ..command import command
 from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
@@ -140,7 +141,7 @@ async def _submit_each(
                 for task in tasks:
                     session.screen.json_line(shape(task))
     if not session.as_json:
-        session.screen.say(f"submitted {len(inputs):,} tasks of type {task_type}")
+        session.screen.say(f"submitted {counted(len(inputs), 'task')} of type {task_type}")
 
 
 def _show_submitted(session: Session, task: Task) -> None:
@@ -337,7 +338,7 @@ def history(session: Session, task_id: str) -> None:
     if session.as_json:
         return session.screen.json([shape(line) for line in lines])
     for line in lines:
-        session.screen.say(_history_line(session, line, now))
+        session.screen.prose(_history_line(session, line, now), hang=4)
     return None
 
 
@@ -399,7 +400,7 @@ def cancel(
     number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
     if session.as_json:
         return session.screen.json({"cancelled": number})
-    return session.screen.say(f"cancelled {number:,} tasks (those that run were asked to stop)")
+    return session.screen.say(f"cancelled {counted(number, 'task')} (those that run were asked to stop)")
 
 
 @command(
@@ -428,8 +429,8 @@ def replay(
     number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
     if session.as_json:
         return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
-    done = f"{number:,} tasks would be replayed" if dry_run else f"replayed {number:,} tasks"
-    return session.screen.say(done)
+    tasks = counted(number, "task")
+    return session.screen.say(f"{tasks} would be replayed" if dry_run else f"replayed {tasks}")
 
 
 @command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
