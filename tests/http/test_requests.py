@@ -107,7 +107,7 @@ WRONG: list[Row] = [
         V1,
         {"schedule_type": "interval", "interval_seconds": 9, "interval": 5},
         "interval",
-        "there is no such field",
+        "it is given twice",
     ),
     ("POST", V1, [], "body", "[] is not accepted; give an object"),
     # which of several shapes it is

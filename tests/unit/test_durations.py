@@ -6,6 +6,7 @@ import inspect
 import types
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -16,6 +17,8 @@ import rota.testing
 from rota.domain import options
 from rota.domain.errors import Invalid
 from rota.domain.model import Failure
+from rota.surfaces import durations
+from rota.surfaces.settings import load
 
 HOUR = timedelta(hours=1)
 FORMS = (timedelta, float, str)
@@ -86,3 +89,19 @@ async def test_targets_take_them_when_they_are_stored() -> None:
     assert isinstance(target, rota.TaskTarget)
     assert (target.timeout, target.ttl) == (HOUR, HOUR)
     assert target.retry_policy == rota.RetryPolicy(initial=HOUR)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("1.5", 1.5), (" 30 ", 30), ("0", 0), ("2m", 120), ("1h 30m", 5400)]
+)
+def test_where_all_is_text_a_number_is_one_of_seconds(tmp_path: Path, text: str, seconds: float) -> None:
+    assert durations.parsed("ttl", text) == timedelta(seconds=seconds)
+    assert load({}, {"ROTA_LEASE": text}, tmp_path)["lease"] == timedelta(seconds=seconds)
+    (tmp_path / "rota.toml").write_text(f"lease = {seconds}")
+    assert load({}, {}, tmp_path)["lease"] == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("wrong", ["-5", "1e3", "0x10", "1_000", ".5", "٣", "9" * 12, "9" * 30])
+def test_a_number_that_is_no_duration_is_refused_in_text(wrong: str) -> None:
+    with pytest.raises(Invalid, match=r"^ttl: "):
+        durations.parsed("ttl", wrong)

@@ -18,6 +18,7 @@ from .model import Limits, RetryPolicy
 
 __all__ = [
     "DURATIONS",
+    "DURATION_PATTERN",
     "LONGEST",
     "NAME_PATTERN",
     "NAME_RULE",
@@ -62,7 +63,8 @@ _UNITS = {
     "w": timedelta(weeks=1),
 }
 _PART = re.compile(r"([0-9]{1,12})(ms|[smhdw])")
-_WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
+DURATION_PATTERN = r"([0-9]{1,12}(ms|[smhdw])\s*)+"
+_WHOLE = re.compile(DURATION_PATTERN)
 
 _E = TypeVar("_E", bound=StrEnum)
 UNIQUE_PARTS = ("kind", "queue", "input")

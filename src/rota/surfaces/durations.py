@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
-from ..domain.checks import DURATIONS as ACCEPTED
-from ..domain.checks import parsed_duration as parsed
+from ..domain.checks import check_duration, parsed_duration
 
-__all__ = ["ACCEPTED", "coarse", "long_text", "parsed", "relative", "short"]
+__all__ = ["coarse", "long_text", "parsed", "relative", "short"]
 
+_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _LONG = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+
+
+def parsed(field: str, text: str) -> timedelta:
+    """`1h30m` as a timedelta. Where everything is a text, a number is one of seconds, too."""
+    is_number = _NUMBER.fullmatch(text.strip())
+    return check_duration(field, float(text)) if is_number else parsed_duration(field, text)
 
 
 def short(span: timedelta) -> str:

@@ -29,6 +29,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..domain.checks import check_duration
 from ..domain.errors import Invalid
 from . import durations
 
@@ -131,7 +132,7 @@ def _addresses(field: str, value: Any) -> tuple[str, ...]:
 
 
 def _duration(field: str, value: Any) -> timedelta:
-    return value if isinstance(value, timedelta) else durations.parsed(field, _text(field, value))
+    return durations.parsed(field, value) if isinstance(value, str) else check_duration(field, value)
 
 
 def _duration_or_forever(field: str, value: Any) -> timedelta | None:

@@ -45,7 +45,7 @@ _TIMES = "write it as 2026-01-28T09:00:00Z, 2026-01-28T09:00+01:00, or 2026-01-2
 
 
 class DurationType(click.ParamType[timedelta]):
-    """`30s 5m 1h 7d 2w`, also `1h30m`."""
+    """`30s 5m 1h 7d 2w`, also `1h30m`, or a number of seconds."""
 
     name = "duration"
 

@@ -1,15 +1,16 @@
 """The fields of requests and answers: their types and their names.
 
-The types are strict: a number is a number, and a text with digits is not one. The tenants' API speaks camelCase,
+The types are strict: a number is a number, and a text with digits is not one. A duration is a number of seconds, or a
+text such as 5m; its field is named `timeoutSeconds`, and accepted as `timeout`, too. The tenants' API speaks camelCase,
 `/api/v1` snake_case; inside, all is snake_case."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any
 
 from fastapi import Request
@@ -23,8 +24,9 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic_core import CoreSchema, core_schema
 
-from ...domain.checks import NAME_PATTERN, check_time
+from ...domain.checks import DURATION_PATTERN, LONGEST, NAME_PATTERN, check_time, parsed_duration, shown
 from ...domain.errors import Invalid
 from ...domain.model import RetryPolicy
 from ...domain.options import (
@@ -43,6 +45,7 @@ __all__ = [
     "SLASH",
     "Body",
     "Flag",
+    "InSeconds",
     "Json",
     "Kind",
     "Metadata",
@@ -85,16 +88,36 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _said_once(cls, given: Any) -> Any:
-        return said_once(given)
+        return said_once(cls, given, camel)
 
 
-def said_once(given: Any) -> Any:
-    """Refuse a field that is given in camelCase and in snake_case."""
-    if isinstance(given, dict):
-        for name in given:
-            if "_" in name and camel(name) != name and camel(name) in given:
-                raise ValueError(f"{camel(name)}: it is given twice, in two spellings; give it once")
-    return given
+def said_once(body: type[BaseModel], given: Any, spelled: Callable[[str], str]) -> Any:
+    """Refuse a field that is given in camelCase and in snake_case, or with and without its unit. What is left has the
+    names that the body knows, as `spelled` has them."""
+    if not isinstance(given, dict):
+        return given
+    for name in given:
+        if "_" in name and camel(name) != name and camel(name) in given:
+            raise ValueError(f"{camel(name)}: it is given twice, in two spellings; give it once")
+    long = _with_unit(body, spelled)
+    short = [name for name in given if name in long]
+    for name in short:
+        if given.keys() & {long[name], camel(long[name])}:
+            raise ValueError(f"{name}: it is given twice, once in seconds; give it once")
+    return {long.get(name, name): value for name, value in given.items()} if short else given
+
+
+@cache
+def _with_unit(body: type[BaseModel], spelled: Callable[[str], str]) -> dict[str, str]:
+    """The names of durations without their unit, in both spellings, and the names with it."""
+    fields = [name for name in body.model_fields if name.endswith("_seconds")]
+    short = {name: name.removesuffix("_seconds") for name in fields}
+    return {
+        each: spelled(name)
+        for name in fields
+        if short[name] not in body.model_fields
+        for each in (short[name], camel(short[name]))
+    }
 
 
 def _time(value: Any) -> datetime:
@@ -120,11 +143,44 @@ Text = Annotated[str, Strict(), Field(max_length=10_000)]
 Name = Annotated[str, Strict(), Field(min_length=1, max_length=255)]
 Whole = Annotated[int, Strict()]
 Flag = Annotated[bool, Strict()]
-Seconds = Annotated[float, Strict(), Field(ge=0, le=3_153_600_000)]
 Json = JsonValue
 Metadata = dict[str, JsonValue]
 Kind = Annotated[Name, Field(pattern=f"^{NAME_PATTERN}$")]
 Tags = Annotated[list[Annotated[str, Strict(), Field(pattern=f"^{NAME_PATTERN}$")]], Field(max_length=32)]
+
+
+class InSeconds:
+    """Of a number in a body: it is a duration, in seconds or as a text such as 5m. What is read is the number."""
+
+    def __init__(self, least: float = 0, most: float = LONGEST.total_seconds()) -> None:
+        self.least = least
+        self.most = most
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: object) -> CoreSchema:
+        number: CoreSchema = core_schema.float_schema(strict=True, ge=self.least, le=self.most)
+        if source is int:
+            number = core_schema.int_schema(strict=True, ge=int(self.least), le=int(self.most))
+        return core_schema.no_info_before_validator_function(_in_seconds, number)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Callable[[Any], Any]) -> Any:
+        text = {"type": "string", "pattern": f"^{DURATION_PATTERN}$", "examples": ["5m"]}
+        return {"anyOf": [handler(schema), text]}
+
+
+def _in_seconds(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            span = parsed_duration("", value).total_seconds()
+        except Invalid as problem:
+            raise ValueError(str(problem).removeprefix(": ")) from None
+        return int(span) if span.is_integer() else span
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        accepted = "give a number of seconds, or a text such as 5m"
+        raise ValueError(f"{shown(value)} is not a duration; {accepted}")
+    return value
+
+
+Seconds = Annotated[float, InSeconds()]
 
 
 def body_fields(shape: type, policy: type[BaseModel], *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -140,7 +196,7 @@ def body_fields(shape: type, policy: type[BaseModel], *, leave_out: tuple[str, .
 
 
 def body_name(shape: type, name: str) -> str:
-    """The name of an option in bodies and answers. A duration says that it is in seconds."""
+    """The name of an option in bodies and answers. A duration says that its numbers are seconds."""
     return f"{name}_seconds" if value_type(shape, name) == Duration else name
 
 
@@ -175,7 +231,9 @@ def _body_type(shape: type, name: str, option: Option, policy: type[BaseModel]) 
         return Kind if option.pattern else Annotated[str, Strict(), length]
     if kind is int:
         return Annotated[Whole, bounds] if option.alone is None else Flag | Annotated[Whole, bounds]
-    if kind == Duration or kind is float:
+    if kind == Duration:
+        return Annotated[float, InSeconds(option.least or 0, option.most or LONGEST.total_seconds())]
+    if kind is float:
         return Annotated[float, Strict(), bounds]
     if kind is RetryPolicy:
         return policy

@@ -21,6 +21,7 @@ from ....domain.schedule.definition import FIELDS
 from ..fields import (
     Body,
     Flag,
+    InSeconds,
     Json,
     Kind,
     Name,
@@ -108,7 +109,7 @@ class Every(Body):
     """At a fixed distance, in absolute time."""
 
     type: Literal["interval"]
-    every_seconds: Annotated[Seconds, Field(ge=1)]
+    every_seconds: Annotated[float, InSeconds(least=1)]
     end_at: Time | None = None
     description: ReadOnly = None
 
@@ -318,7 +319,7 @@ class SpreadBody(Body):
     )
 
     at: Time | None = None
-    over_seconds: Annotated[Whole, Field(ge=60, le=86_400)] | None = None
+    over_seconds: Annotated[int, InSeconds(60, 86_400)] | None = None
     token: str | None = None
     dry_run: Flag = False
 

@@ -19,7 +19,7 @@ from pydantic import (
 
 from ....domain.model import Runtime
 from ....domain.options import RetryPolicyOptions, TemplateOptions
-from ..fields import Flag, Json, Name, Text, Time, Whole, body_fields, camel, said_once
+from ..fields import Flag, InSeconds, Json, Name, Text, Time, body_fields, camel, said_once
 from ..problems import Problem
 from ..tenants.schemas import Command, ReadOnly, Version
 
@@ -37,7 +37,7 @@ class SnakeBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _said_once(cls, given: Any) -> Any:
-        return said_once(given)
+        return said_once(cls, given, str)
 
 
 def _task_type(value: object) -> object:
@@ -147,7 +147,7 @@ class _Scheduled(SnakeBody):
         return given
 
 
-IntervalSeconds = Annotated[Whole, Field(ge=1, le=3_153_600_000)]
+IntervalSeconds = Annotated[int, InSeconds(least=1)]
 
 
 class OnceV1(_Scheduled):
@@ -191,8 +191,9 @@ def _schedule_type(given: Any) -> str:
 
 
 def _given(body: Mapping[str, Any], name: str) -> Any:
-    value = body.get(name)
-    return body.get(camel(name)) if value is None else value
+    short = name.removesuffix("_seconds")
+    found = (body.get(each) for each in (name, camel(name), short))
+    return next((value for value in found if value is not None), None)
 
 
 ScheduleV1 = Annotated[
