@@ -8,6 +8,7 @@ import gc
 import inspect
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,13 @@ def pytest_configure() -> None:
     """Folders of tests are in memory where there is room for them: thousands of tests wait for no disk."""
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_AT_LEAST:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def databases_go_with_their_module() -> Iterator[None]:
+    yield
+    if "postgres_server" in sys.modules:  # most modules need none, and do not wait for its import
+        sys.modules["postgres_server"].drop_databases()
 
 
 @pytest.fixture
