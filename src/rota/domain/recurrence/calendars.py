@@ -173,8 +173,13 @@ class Openings(NamedTuple):
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         at = self.next_after(after)
         while at is not None and at <= until:
-            yield at
-            at = self.next_after(at)
+            if self.rolls:  # a month together: each is looked at once for all of them
+                after = min(at + FARTHEST, until)
+                yield from self._landings(at - MICROSECOND, after)
+            else:
+                yield at
+                after = at
+            at = self.next_after(after)
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
         """The last open time in `(after, until]`."""
@@ -280,7 +285,13 @@ class Openings(NamedTuple):
 
     def closed_by(self, at: datetime) -> str | None:
         """The set that closes `at`: one that excludes it, or else one that it would have to be in."""
-        return self.piece_at(at).closed_by
+        for number, covering in enumerate((*self.exclude, *self.only)):
+            if covering.has_unknown_zone:
+                return covering.name
+            local = at.astimezone(zone_tzinfo(covering.timezone or self.timezone))
+            if _covers(covering, local) == (number < len(self.exclude)):
+                return covering.name
+        return None
 
     def piece_at(self, at: datetime) -> Piece:
         pieces = []
