@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..recurrence import Covered, Openings, Timing, next_after
+from ..recurrence import Covered, Openings, Timing, latest, next_after
 from .alarm import Watch
 from .shared import Record, Value, aware
 from .task import TaskRequest
@@ -271,6 +271,12 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
         if self.calendars:
             return self.openings.next_after(aware(after))
         return next_after(self.timing, aware(after), start_at=self.start_at, end_at=self.end_at)
+
+    def latest_occurrence(self, after: datetime, until: datetime) -> datetime | None:
+        """The last such time in `(after, until]`."""
+        if self.calendars:
+            return self.openings.latest(after, until)
+        return latest(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
 
 
 class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):

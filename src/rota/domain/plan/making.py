@@ -25,7 +25,6 @@ import msgspec
 from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
-from .. import recurrence
 from .. import template as templates
 from ..errors import Invalid, Refused
 from ..ids import derived_id
@@ -274,12 +273,20 @@ def as_applied(item: Item[Schedule], at: datetime, now: datetime) -> Schedule | 
 
 def _passed(item: Item[Schedule], new: Schedule, at: datetime, now: datetime) -> datetime:
     """The times up to here have passed. Of those since the plan, one may be put off until later, the last; unless the
-    old version had it, too: then that has fired it."""
-    last = recurrence.latest(new.timing, at, now, start_at=new.start_at, end_at=new.end_at)
+    old version had it, too, and has handled it."""
+    last = new.latest_occurrence(at, now)
     if last is None or due_time(new, last) <= now:
         return now
-    had_it = item.old is not None and item.old.next_occurrence(last - MICROSECOND) == last
-    return now if had_it else last - MICROSECOND
+    return now if item.old is not None and _has_handled(item.old, last) else last - MICROSECOND
+
+
+def _has_handled(old: Schedule, nominal: datetime) -> bool:
+    """One that has completed has handled what was due when it ran last."""
+    if old.next_occurrence(nominal - MICROSECOND) != nominal:
+        return False
+    if old.next_run_at is not None:
+        return old.next_run_at > nominal
+    return old.last_run_at is not None and old.last_run_at >= due_time(old, nominal)
 
 
 @contextmanager

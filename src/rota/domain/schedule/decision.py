@@ -486,9 +486,7 @@ class _Due:
         following = recurrence.next_after(schedule.timing, self.first, **bounds)
         if following is None or following > until:  # most often: asked from the end it would take longer
             return self.first
-        if schedule.calendars:
-            return schedule.openings.latest(self.first, until) or self.first
-        return recurrence.latest(schedule.timing, self.first, until, **bounds) or self.first
+        return schedule.latest_occurrence(self.first, until) or self.first
 
     def _between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         if after < self.first <= until:

@@ -70,16 +70,17 @@ def compared(
 ) -> TimeChanges:
     """Which times appear, vanish or move if the new version takes the place of the old one at `at`.
 
-    A time moves if only its offset or jitter differs, or if its day has as many others as before."""
+    A time moves if only its offset or jitter differs, or if its day has as many others as before. Where both have a
+    time, none moves, whatever put it there."""
     before, until = _listed(old, at, at + ahead)
     after, until_too = _listed(new, at, at + ahead)
     until = min(until, until_too)
-    gone = {each.nominal: each.due for each in before if each.due <= until}
-    come = {each.nominal: each.due for each in after if each.due <= until}
-    moves = [(due, come[nominal]) for nominal, due in gone.items() if come.get(nominal, due) != due]
-    left = set(gone.values()) & set(come.values())
-    vanish = [due for nominal, due in gone.items() if nominal not in come and due not in left]
-    appear = [due for nominal, due in come.items() if nominal not in gone and due not in left]
+    stay = {each.due for each in before} & {each.due for each in after}
+    gone = {each.nominal: each.due for each in before if each.due <= until and each.due not in stay}
+    come = {each.nominal: each.due for each in after if each.due <= until and each.due not in stay}
+    moves = [(due, come[nominal]) for nominal, due in gone.items() if nominal in come]
+    vanish = [due for nominal, due in gone.items() if nominal not in come]
+    appear = [due for nominal, due in come.items() if nominal not in gone]
     either = new or old
     more, vanish, appear = _paired(either, vanish, appear) if either is not None else ([], vanish, appear)
     return TimeChanges(
