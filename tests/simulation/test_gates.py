@@ -171,6 +171,80 @@ async def test_a_queue_and_a_kind_limit_together(world: World) -> None:
 
 
 @on_any_store
+async def test_the_rate_of_a_kind_is_kept_behind_a_queue_that_is_full(world: World) -> None:
+    """Tasks pile up in the line of their queue, long after the moments of their kind. They hold up no other."""
+    marks, others = Marks(world, seconds=0.5), Marks(world, seconds=0.5)
+    world.app.task("work", limit=rota.Limit(rate="10/m"))(marks.handle)
+    world.app.task("other")(others.handle)
+
+    @world.app.task("block")
+    async def block() -> None:
+        await asyncio.sleep(600)
+
+    await world.queue.declare_limits(world.app)
+    await world.queue.limit_queue("mail", concurrency=2)
+    await world.queue.submit_many([("block", None)] * 2, queue="mail")
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 40, queue="mail")
+    async with world.running(concurrency=50):
+        await world.at(9 * MINUTE)
+        tasks += await world.queue.submit_many([("other", {"customer": 2})] * 40, queue="mail")
+        assert {task.line is None for task in await world.queue.list(kind="work")} == {False}
+        await all_done(world, tasks)
+    assert marks.most_within("1", MINUTE) <= 10
+    assert max(others.begun["2"]) < START + 10.3 * MINUTE, "40 of half a second each, with two places"
+    assert world.clock.now() < START + 16 * MINUTE, "as fast as the rate allows"
+    await check_empty(world)
+
+
+@on_any_store
+async def test_a_kind_and_its_queue_have_rates_and_both_are_kept(world: World) -> None:
+    marks, others = Marks(world, seconds=0.1), Marks(world, seconds=0.1)
+    world.app.task("work", limit=rota.Limit(rate="10/m"))(marks.handle)
+    world.app.task("other")(others.handle)
+    await world.queue.declare_limits(world.app)
+    await world.queue.limit_queue("mail", rate="20/m", concurrency=2)
+    names = ["other"] * 30 + ["work", "other"] * 25
+    tasks = await world.queue.submit_many(
+        [(name, {"customer": 1 if name == "work" else 2}) for name in names], queue="mail"
+    )
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert marks.most_within("1", MINUTE) <= 10
+    together = Marks(world, 0)
+    together.begun["all"] = sorted(marks.begun["1"] + others.begun["2"])
+    assert together.most_within("all", MINUTE) <= 20
+    assert world.clock.now() < START + 8 * MINUTE
+    await check_empty(world)
+
+
+@on_any_store
+async def test_who_is_in_line_keeps_the_order_after_a_limit_is_lowered(world: World) -> None:
+    """Those that are inside stay; then the line moves as ever: the highest priority first, then who came first."""
+    begun: list[str] = []
+
+    @world.app.task("work")
+    async def work(name: str) -> None:
+        begun.append(name)
+        await asyncio.sleep(10)
+
+    await world.queue.limit_queue("default", concurrency=3)
+    tasks = []
+    for number, priority in enumerate((128, 128, 128, 100, 200, 128, 200, 100)):
+        tasks.append(await world.queue.submit("work", {"name": str(number)}, priority=priority))
+        await world.at((number + 1) * SECOND)
+    async with world.running(concurrency=10):
+        await world.at(9 * SECOND)
+        assert sorted(begun) == ["0", "1", "2"]
+        await world.queue.limit_queue("default", concurrency=1)
+        assert [gate.inside for gate in await gates(world)] == [3]
+        await world.at(19.5 * SECOND)
+        assert begun[3:] == ["4"], "three have ended, and one may be inside"
+        await all_done(world, tasks)
+    assert begun[3:] == ["4", "6", "5", "3", "7"]
+    await check_empty(world)
+
+
+@on_any_store
 async def test_a_changed_limit_plans_the_line_anew(world: World) -> None:
     marks = Marks(world, seconds=10)
     world.app.task("work")(marks.handle)

@@ -68,9 +68,9 @@ def test_which_gates_a_task_passes() -> None:
 
 def test_the_place_and_the_line() -> None:
     free = gate("g", limit=Limit(concurrency=1))
-    inside, full = rules.ask(asking(), free, START)
+    inside, full, _ = rules.ask(asking(), free, START)
     assert (inside.passed, inside.line, full.inside, full.waiting) == (1, None, 1, 0)
-    waits, line = rules.ask(asking(), full, START + SECOND)
+    waits, line, _ = rules.ask(asking(), full, START + SECOND)
     assert (waits.passed, waits.line, waits.lined_at) == (0, "g", START + SECOND)
     assert (line.inside, line.waiting) == (1, 1)
     assert not waits.is_available_at(START + SECOND)
@@ -80,7 +80,7 @@ def test_the_place_and_the_line() -> None:
 
 
 def test_a_moment_that_was_missed_is_asked_for_again() -> None:
-    moment, given = rules.ask(asking(), gate("g", limit=Limit(rate="10/s")), START)
+    moment, given, _ = rules.ask(asking(), gate("g", limit=Limit(rate="10/s")), START)
     assert (moment.available_at, moment.slot_until) == (START, START + 0.1 * SECOND)
     assert given.next_at == START + 0.11 * SECOND
     assert not rules.has_to_ask(moment, START + 0.1 * SECOND)
@@ -106,7 +106,7 @@ def test_never_more_than_the_rate_however_late_each_starts(count: int, lates: li
     state: Gate = gate("g", limit=Limit(rate=f"{count}/{unit}"))
     starts = []
     for late in lates:
-        moment, state = rules.ask(asking(), state, START)
+        moment, state, _ = rules.ask(asking(), state, START)
         assert moment.slot_until is not None
         starts.append(moment.available_at + late * (moment.slot_until - moment.available_at))
     starts.sort()

@@ -10,8 +10,10 @@ task passes its gates one after the other, first that of its kind, then that of 
     worker starts it by `slot_until`, it asks for another moment: else those that piled up would all start at once.
 
 A task keeps its places until it ends, or goes back to wait (a retry, a reschedule, a lost lease): then it asks anew.
-What waits in the line of its queue has lost the moment of its kind, and goes on without.
 Moments lie so far apart that tasks which start by `slot_until` are never more than the rate, in any stretch of time.
+What waited in the line of its queue has lost the moment of its kind. So the last gate looks back: the task starts if
+its kind leaves that open, else it steps aside, gets another moment of its kind, and asks at its queue again then; the
+place goes to the next in line. Only if nobody else is known who could have it, the task takes it, and waits inside.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ __all__ = [
     "limited",
     "of_kind",
     "of_queue",
+    "reserve",
     "room",
     "sooner",
     "take_moment",
@@ -152,22 +155,72 @@ def room(gate: Gate) -> int:
     return MOST_LET_IN if most is None else max(0, most - gate.inside)
 
 
-def ask(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
-    """A task that is due asks at its next gate."""
+def ask(
+    task: Task,
+    gate: Gate,
+    now: datetime,
+    *,
+    before: Gate | None = None,
+    is_last: bool = True,
+    may_step_aside: bool = True,
+) -> tuple[Task, Gate, Gate | None]:
+    """A task that is due asks at its next gate. `before` is the one that it has passed, if that has a rate; it is
+    answered, too."""
     if not room(gate):
-        return _in_line(task, gate, now)
+        return *_in_line(task, gate, now), before
+    if before is not None and may_step_aside and _free_at(before, now) > _next_at(gate, now):
+        aside, before = reserve(task, before, now)
+        return aside, gate, before
     passed = replace(task, passed=task.passed + 1)
-    return take_moment(passed, _changed(gate, now, inside=gate.inside + 1), now)
+    gate = _changed(gate, now, inside=gate.inside + 1)
+    if not is_last:
+        return *reserve(passed, gate, now), before
+    return take_moment(passed, gate, before, now)
 
 
-def take_moment(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
-    """A task that has passed the gate gets the next free moment of its rate, if it has one."""
+def reserve(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
+    """A task that has passed the gate gets the next moment of its rate, if it has one, to ask further then."""
     if gate.limit.rate is None:
         return task, gate
     apart, grace = _spacing(gate.limit.rate)
+    at = _next_at(gate, now)
+    return replace(task, available_at=at, slot_until=at + grace), replace(
+        _changed(gate, now), next_at=at + apart
+    )
+
+
+def take_moment(task: Task, gate: Gate, before: Gate | None, now: datetime) -> tuple[Task, Gate, Gate | None]:
+    """A task that has passed its last gate gets the moment at which it may start: the next of this gate that the one
+    before leaves open."""
+    before = None if before is None or before.limit.rate is None else before
+    rated = [each for each in (gate, before) if each is not None and each.limit.rate is not None]
+    if not rated:
+        return replace(task, slot_until=None), gate, before
+    at = _next_at(gate, now) if before is None else max(_next_at(gate, now), _free_at(before, now))
+    grace = min(_spacing(each.limit.rate)[1] for each in rated if each.limit.rate is not None)
+    moved = replace(task, available_at=at, slot_until=at + grace)
+    return moved, _taken(gate, at, now, is_own=True), before and _taken(before, at, now, is_own=False)
+
+
+def _taken(gate: Gate, at: datetime, now: datetime, *, is_own: bool) -> Gate:
+    """The gate after a task was told to start at this moment."""
+    if gate.limit.rate is None:
+        return gate
+    then = at + _spacing(gate.limit.rate)[0]
     gate = _changed(gate, now)
-    at = now if gate.next_at is None else max(now, gate.next_at)
-    return replace(task, available_at=at, slot_until=at + grace), replace(gate, next_at=at + apart)
+    return replace(gate, open_at=then, next_at=then if is_own else gate.next_at)
+
+
+def _free_at(gate: Gate, now: datetime) -> datetime:
+    """When one that has a moment of this gate behind it may start."""
+    open_at = _changed(gate, now).open_at
+    return now if open_at is None else max(now, open_at)
+
+
+def _next_at(gate: Gate, now: datetime) -> datetime:
+    next_at = _changed(gate, now).next_at
+    free_at = _free_at(gate, now)
+    return free_at if next_at is None else max(free_at, next_at)
 
 
 def _in_line(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
@@ -177,8 +230,9 @@ def _in_line(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
 
 def _changed(gate: Gate, now: datetime, **values: int) -> Gate:
     """The next moment that a clock gave which was ahead is none to wait for."""
-    next_at = None if is_from_the_future(gate.updated_at, now) else gate.next_at
-    return replace(gate, next_at=next_at, updated_at=now, **values)
+    if is_from_the_future(gate.updated_at, now):
+        gate = replace(gate, next_at=None, open_at=None)
+    return replace(gate, updated_at=now, **values)
 
 
 def _spacing(rate: str) -> tuple[timedelta, timedelta]:
@@ -196,15 +250,19 @@ def with_limit(gate: Gate, limit: Limit, now: datetime) -> Gate:
     """The gate under another limit. Under another rate its moments are given anew, from now on."""
     if gate.limit == limit:
         return gate
-    next_at = gate.next_at if gate.limit.rate == limit.rate else None
-    return replace(gate, limit=limit, next_at=next_at, updated_at=now)
+    if gate.limit.rate != limit.rate:
+        gate = replace(gate, next_at=None, open_at=None)
+    return replace(gate, limit=limit, updated_at=now)
 
 
 def sooner(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
-    """A task that had its moment under an old rate. It gets one that is no later; or it asks again when it is due."""
+    """A task that had its moment under an old rate. It gets one that is no later; or it asks again when it is due. One
+    that has another gate asks again now: both have to fit."""
+    if len(task.gates) > 1:
+        return replace(task, available_at=now, slot_until=now - timedelta(microseconds=1)), gate
     if gate.limit.rate is None:
         return replace(task, available_at=now, slot_until=None), gate
-    moved, given = take_moment(task, gate, now)
+    moved, given, _ = take_moment(task, gate, None, now)
     if moved.available_at <= task.available_at:
         return moved, given
     return replace(task, slot_until=task.available_at - timedelta(microseconds=1)), gate

@@ -18,7 +18,8 @@ class Limit(Value, frozen=True, kw_only=True):
 
 class Gate(Record, frozen=True, kw_only=True, tag_field="record", tag="gate.1"):
     """The state of a limit for one key. `subject` is what is limited ("kind:mail", "queue:mail"). `inside` have passed
-    and not ended, `waiting` are in its line, and `next_at` is the next moment that its rate leaves free."""
+    and not ended, `waiting` are in its line. `next_at` is the next moment of its rate that nobody was given.
+    `open_at` is from when on another may start: it counts only those that had nothing left to wait for."""
 
     subject: str
     key: str | None = None
@@ -26,6 +27,7 @@ class Gate(Record, frozen=True, kw_only=True, tag_field="record", tag="gate.1"):
     inside: int = 0
     waiting: int = 0
     next_at: datetime | None = None
+    open_at: datetime | None = None
     updated_at: datetime
 
     @property
@@ -33,4 +35,4 @@ class Gate(Record, frozen=True, kw_only=True, tag_field="record", tag="gate.1"):
         """Since when nobody needs it; None: someone does."""
         if self.inside or self.waiting:
             return None
-        return self.updated_at if self.next_at is None else max(self.next_at, self.updated_at)
+        return max(at for at in (self.next_at, self.open_at, self.updated_at) if at is not None)

@@ -19,6 +19,9 @@ from ...stores.queries import TasksInLine
 
 __all__ = ["Gates", "first_in_lines", "put_new"]
 
+AHEAD = 100
+"""How many more of a line are read where some may have to step aside for the rate of their kind."""
+
 
 class Gates:
     """Gates as they are now, and who is next in their lines."""
@@ -40,9 +43,11 @@ class Gates:
             return cls({}, {}, tx.now)
         stored = await _gates_of(tx, asking)
         lines = await _moving_lines(tx, stored, asking)
-        following = [task for line in lines.values() for task in line]
-        missing = [task for task in following if not stored.keys() >= set(task.gates)]
-        stored |= await _gates_of(tx, missing) if missing else {}
+        stored |= await _missing_gates(tx, stored, lines)
+        may_wait = [id for id, line in lines.items() if any(_rated_kind(stored, task) for task in line)]
+        if may_wait:
+            lines |= await first_in_lines(tx, may_wait, AHEAD + max(len(lines[id]) for id in may_wait))
+            stored |= await _missing_gates(tx, stored, lines)
         return cls(stored, lines, tx.now)
 
     @classmethod
@@ -50,8 +55,7 @@ class Gates:
         cls, tx: Tx, stored: dict[str, Gate], changed: dict[str, Gate], lines: dict[str, list[Task]]
     ) -> Gates:
         """Gates of which some have another limit now, with those of their lines that may be let in."""
-        others = [task for line in lines.values() for task in line if not stored.keys() >= set(task.gates)]
-        gates = cls(stored | (await _gates_of(tx, others) if others else {}), lines, tx.now)
+        gates = cls(stored | await _missing_gates(tx, stored, lines), lines, tx.now)
         gates._now |= changed
         return gates
 
@@ -59,27 +63,44 @@ class Gates:
         """New tasks, which `settle` admits after all others: `admitted` has them then."""
         self._expected = [task for task in tasks if task.gates]
 
-    def admit(self, task: Task) -> Task:
+    def admit(self, task: Task, *, may_step_aside: bool = True) -> Task:
         """The task after it has asked at its gates, as far as it is due and there is room."""
         while gate.has_to_ask(task, self._at) and task.line is None:
             if gate.has_missed(task, self._at):
                 task = self._again(task)
                 continue
             asked = self._now.get(task.gates[task.passed])
+            is_last = task.passed + 1 == len(task.gates)
             if asked is None:  # the limit was taken away
                 task = replace(task, passed=task.passed + 1)
-            else:
-                task, self._now[asked.id] = gate.ask(task, asked, self._at)
+                task = self._again(task) if is_last else task
+                continue
+            task, *changed = gate.ask(
+                task,
+                asked,
+                self._at,
+                before=_rated_kind(self._now, task),
+                is_last=is_last,
+                may_step_aside=may_step_aside,
+            )
+            self._changed(changed)
         return task
 
     def _again(self, task: Task) -> Task:
-        """It asks for another moment where it had the last one."""
-        passed = (self._now.get(id) for id in reversed(task.gates[: task.passed]))
-        asked = next((found for found in passed if found is not None and found.limit.rate is not None), None)
-        if asked is None:
+        """It asks for another moment: to start at, or to ask further."""
+        passed = [self._now[id] for id in task.gates[: task.passed] if id in self._now]
+        if not passed:
             return replace(task, slot_until=None)
-        task, self._now[asked.id] = gate.take_moment(task, asked, self._at)
+        if task.passed < len(task.gates):
+            task, reserved = gate.reserve(replace(task, slot_until=None), passed[-1], self._at)
+            self._changed([reserved])
+            return task
+        task, *taken = gate.take_moment(task, passed[-1], passed[0] if passed[1:] else None, self._at)
+        self._changed(taken)
         return task
+
+    def _changed(self, gates: Iterable[Gate | None]) -> None:
+        self._now |= {each.id: each for each in gates if each is not None}
 
     def settle(self, tasks: Sequence[Task], woken: dict[str, Task] | None = None) -> list[Task]:
         """The tasks, of which some have ended or wait again, after they have left their gates. Those in line come
@@ -91,10 +112,13 @@ class Gates:
         for id in sorted(
             self._lines, reverse=True
         ):  # queues first: who passes a kind may need a queue's place
-            for waiting in self._lines[id]:
-                if waiting.id not in gone and gate.room(self._now[id]):
+            line = [waiting for waiting in self._lines[id] if waiting.id not in gone]
+            for number, waiting in enumerate(line, 1):
+                if gate.room(self._now[id]):
                     self._now[id] = gate.leave(waiting, self._now[id], self._at)
-                    self._let_in.append(self.admit(gate.let_in(woken.pop(waiting.id, waiting), self._at)))
+                    asks = gate.let_in(woken.pop(waiting.id, waiting), self._at)
+                    others = number < len(line) or not self._now[id].waiting or not waiting.passed
+                    self._let_in.append(self.admit(asks, may_step_aside=others))
         settled = [self.admit(task) if task.status is TaskStatus.PENDING else task for task in moved]
         self.admitted = {task.id: self.admit(task) for task in self._expected}
         return settled
@@ -135,6 +159,20 @@ async def _gates_of(tx: Tx, tasks: Sequence[Task]) -> dict[str, Gate]:
             if new.id in wanted:
                 stored.setdefault(new.id, new)
     return stored
+
+
+async def _missing_gates(
+    tx: Tx, stored: Mapping[str, Gate], lines: Mapping[str, list[Task]]
+) -> dict[str, Gate]:
+    """Those of the gates of who is in line that are not known yet."""
+    missing = [task for line in lines.values() for task in line if not stored.keys() >= set(task.gates)]
+    return await _gates_of(tx, missing) if missing else {}
+
+
+def _rated_kind(gates: Mapping[str, Gate], task: Task) -> Gate | None:
+    """The gate of its kind, if the task has passed it and it has a rate."""
+    found = gates.get(task.gates[0]) if task.passed else None
+    return None if found is None or found.limit.rate is None else found
 
 
 async def _moving_lines(tx: Tx, stored: dict[str, Gate], tasks: Sequence[Task]) -> dict[str, list[Task]]:
