@@ -369,6 +369,18 @@ def test_without_a_key_one_is_led_to_sign_in_and_back(keyed: Served) -> None:
     assert client.get("/ui/acme").status_code == 303
 
 
+def test_who_signs_out_ends_the_session_also_for_a_copy_of_its_cookie(keyed: Served) -> None:
+    key = keyed.key("acme", "viewer")
+    client, other, copy = signed_in(keyed, key), signed_in(keyed, key), browser(keyed)
+    copy.cookies.update(client.cookies)
+    assert copy.get("/ui/acme").status_code == 200
+    client.post("/sign-out")
+    assert copy.get("/ui/acme").status_code == 303
+    assert copy.get("/api/tenants/acme/schedules").status_code == 401
+    assert other.get("/ui/acme").status_code == 200
+    assert signed_in(keyed, key).get("/ui/acme").status_code == 200
+
+
 @pytest.mark.parametrize("place", ["https://evil.example/", "//evil.example", "/\\evil.example", "evil"])
 def test_sign_in_leads_nowhere_else(keyed: Served, place: str) -> None:
     client = browser(keyed)

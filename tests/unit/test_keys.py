@@ -25,6 +25,7 @@ def made(**fields: Any) -> ApiKey:
     return keys.make(ID, SECRET, now=NOW, **given | fields)
 
 
+SESSION_ID, OTHER_SESSION = "0199e1f8cb85726a9c17676e22677d13", "0199e1f8cb85726a9c17676e22677d14"
 HOUR = timedelta(hours=1)
 
 
@@ -39,22 +40,62 @@ HOUR = timedelta(hours=1)
     ],
 )
 def test_a_session_ends_by_itself(later: timedelta, is_open: bool) -> None:
-    session = keys.parse_session(keys.session(made(), NOW))
+    session = keys.parse_session(keys.session(made(), NOW, SESSION_ID))
     assert session is not None
     assert keys.is_open(session, made(), NOW + later) is is_open
 
 
 def test_a_session_that_follows_another_ends_with_the_month() -> None:
-    first = keys.parse_session(keys.session(made(), NOW))
+    first = keys.parse_session(keys.session(made(), NOW, SESSION_ID))
     late = NOW + timedelta(days=29, hours=23)
-    last = keys.parse_session(keys.session(made(), late, first))
+    last = keys.parse_session(keys.session(made(), late, SESSION_ID, first))
     assert last is not None
     assert keys.is_open(last, made(), late)
     assert not keys.is_open(last, made(), late + HOUR)
 
 
+def test_who_signs_out_ends_the_session_and_those_that_follow_it_but_no_other() -> None:
+    first = signed_in(SESSION_ID)
+    follower = keys.parse_session(keys.session(made(), NOW + HOUR, SESSION_ID, first))
+    other = signed_in(OTHER_SESSION)
+    assert follower is not None
+    key = keys.sign_out(made(), follower, NOW + HOUR)
+    assert not keys.is_open(first, key, NOW + HOUR)
+    assert not keys.is_open(follower, key, NOW + HOUR)
+    assert keys.is_open(other, key, NOW + HOUR)
+    assert keys.sign_out(key, first, NOW + HOUR) is key
+    assert keys.sign_out(made(), first._replace(proof="0" * 64), NOW) == made()
+    assert "signed_out" not in keys.as_facts(key)
+
+
+def test_a_key_forgets_sessions_that_no_copy_can_outlive() -> None:
+    key = keys.sign_out(made(), signed_in(SESSION_ID), NOW)
+    later = NOW + timedelta(days=1)
+    fresh = keys.parse_session(keys.session(made(), later, OTHER_SESSION))
+    assert fresh is not None
+    assert list(keys.sign_out(key, fresh, later).signed_out) == [fresh.id]
+
+
+def test_a_key_that_remembers_too_many_ends_all_sessions_before_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "MOST_SIGNED_OUT", 1)
+    key = keys.sign_out(made(), signed_in(SESSION_ID), NOW)
+    key = keys.sign_out(key, signed_in(OTHER_SESSION), NOW)
+    assert not key.signed_out
+    for id in (SESSION_ID, OTHER_SESSION):
+        assert not keys.is_open(signed_in(id), key, NOW)
+    later = keys.parse_session(keys.session(key, NOW + HOUR, SESSION_ID))
+    assert later is not None
+    assert keys.is_open(later, key, NOW + HOUR)
+
+
+def signed_in(id: str) -> keys.SignIn:
+    session = keys.parse_session(keys.session(made(), NOW, id))
+    assert session is not None
+    return session
+
+
 def test_a_session_is_of_one_key_and_cannot_be_made_longer() -> None:
-    text = keys.session(made(), NOW)
+    text = keys.session(made(), NOW, SESSION_ID)
     session = keys.parse_session(text)
     assert session is not None
     other = keys.make(ID, "y" * 43, tenant="acme", name="ci", role="operator", now=NOW, actor="ann")

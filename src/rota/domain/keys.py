@@ -7,10 +7,11 @@ nothing. A key of the tenant `*` is good for every tenant; no tenant can be call
 
 A session is what a browser holds instead of the key that someone signed in with:
 
-    rota-session_<id of the key>_<when they signed in>_<when this one was made>_<HMAC under the digest>
+    rota-session_<id of the key>_<id>_<when they signed in>_<when this one was made>_<HMAC under the digest>
 
-It ends with its key, by itself after `SESSION`, and is replaced by a new one after `ROTATED`. Every server that has the
-store can check it, and nothing is stored for it.
+It ends with its key, by itself after `SESSION`, and is replaced by a new one with the same id after `ROTATED`. Every
+server that has the store can check it, and nothing is stored for it until someone signs out: then its key remembers
+that it is over, for as long as a copy could be held.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ __all__ = [
     "parse_session",
     "revoke",
     "session",
+    "sign_out",
     "token",
 ]
 
@@ -59,13 +61,18 @@ ROTATED = timedelta(hours=1)
 LONGEST_SESSION = timedelta(days=30)
 SKEW = timedelta(minutes=5)
 """How far the clocks of two servers may be apart."""
-_SESSION = re.compile(r"rota-session_([0-9a-f]{32})_([0-9]{1,11})_([0-9]{1,11})_([0-9a-f]{64})")
+MOST_SIGNED_OUT = 1000
+"""A key remembers so many sessions that are over. Beyond that, all that began before now are."""
+_SESSION = re.compile(
+    r"rota-session_([0-9a-f]{32})_([0-9a-f]{32})_([0-9]{1,11})_([0-9]{1,11})_([0-9a-f]{64})"
+)
 
 
 class SignIn(NamedTuple):
     """Someone who signed in: with which key, when, and when what they hold was made."""
 
     key_id: str
+    id: str
     began: int
     made: int
     proof: str
@@ -116,36 +123,56 @@ def revoke(key: ApiKey, now: datetime, actor: str) -> ApiKey:
     return key if key.revoked_at is not None else replace(key, revoked_at=now, revoked_by=actor)
 
 
-def session(key: ApiKey, now: datetime, before: SignIn | None = None) -> str:
-    """What a browser holds from now on: of someone who signs in, or in place of the one before."""
+def session(key: ApiKey, now: datetime, id: str, before: SignIn | None = None) -> str:
+    """What a browser holds from now on: of someone who signs in, under a new id; or in place of the one before."""
     made = int(now.timestamp())
-    began = made if before is None else before.began
-    return f"rota-session_{UUID(key.id).hex}_{began}_{made}_{_proof(key, began, made)}"
+    id, began = (UUID(id).hex, made) if before is None else (before.id, before.began)
+    return f"rota-session_{UUID(key.id).hex}_{id}_{began}_{made}_{_proof(key, id, began, made)}"
 
 
 def parse_session(text: object) -> SignIn | None:
     found = _SESSION.fullmatch(text) if isinstance(text, str) else None
-    return None if found is None else SignIn(str(UUID(found[1])), int(found[2]), int(found[3]), found[4])
+    return (
+        None
+        if found is None
+        else SignIn(str(UUID(found[1])), found[2], int(found[3]), int(found[4]), found[5])
+    )
 
 
 def is_open(session: SignIn, key: ApiKey | None, now: datetime) -> bool:
     """Whether this key made it, is still good, and it has not ended."""
-    if key is None or key.revoked_at is not None:
+    if key is None or key.revoked_at is not None or session.id in key.signed_out:
+        return False
+    if key.sessions_from is not None and session.began <= key.sessions_from.timestamp():
         return False
     at = now.timestamp()
     is_in_time = session.made - SKEW.total_seconds() <= at < session.made + SESSION.total_seconds()
     is_short = at < session.began + LONGEST_SESSION.total_seconds()
-    return compare_digest(session.proof, _proof(key, session.began, session.made)) and is_in_time and is_short
+    return compare_digest(session.proof, _proof_of(session, key)) and is_in_time and is_short
 
 
-def _proof(key: ApiKey, began: int, made: int) -> str:
-    return hmac(key.digest.encode(), f"session {key.id} {began} {made}".encode(), "sha256").hex()
+def sign_out(key: ApiKey, session: SignIn, now: datetime) -> ApiKey:
+    """The key, which knows that this session of it is over: whoever has a copy is refused, too."""
+    if not is_open(session, key, now):
+        return key
+    kept = {id: until for id, until in key.signed_out.items() if until > now}
+    if len(kept) >= MOST_SIGNED_OUT:
+        return replace(key, signed_out={}, sessions_from=now)
+    return replace(key, signed_out={**kept, session.id: now + SESSION + 2 * SKEW})
+
+
+def _proof_of(session: SignIn, key: ApiKey) -> str:
+    return _proof(key, session.id, session.began, session.made)
+
+
+def _proof(key: ApiKey, id: str, began: int, made: int) -> str:
+    return hmac(key.digest.encode(), f"session {key.id} {id} {began} {made}".encode(), "sha256").hex()
 
 
 def as_facts(key: ApiKey) -> dict[str, Any]:
     """A key as the audit and the surfaces show it: never its digest."""
     facts: dict[str, Any] = msgspec.to_builtins(key)
-    for name in ("record", "digest"):
+    for name in ("record", "digest", "signed_out", "sessions_from"):
         facts.pop(name, None)
     return facts
 

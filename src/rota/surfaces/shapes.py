@@ -124,7 +124,7 @@ def tenant(record: Tenant) -> dict[str, Any]:
 
 def api_key(record: ApiKey) -> dict[str, Any]:
     """A key, without its digest. The secret itself is not stored."""
-    return fields_of(record, leave_out=("digest", "version"))
+    return fields_of(record, leave_out=("digest", "version", "signed_out", "sessions_from"))
 
 
 def node(record: NodeState, now: datetime) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.
 
 class ApiKey(Record, frozen=True, kw_only=True, tag_field="record", tag="key.1"):
     """Who may do what over HTTP. The key itself is shown once, to its creator; `digest` is the SHA-256 of its secret
-    part. `tenant` is `*` for a key to every tenant."""
+    part. `tenant` is `*` for a key to every tenant. Sessions of it that someone signed out of are in `signed_out`, each
+    with the time when it would have ended; those that began before `sessions_from` are over, too."""
 
     name: str
     role: Role
@@ -58,6 +59,8 @@ class ApiKey(Record, frozen=True, kw_only=True, tag_field="record", tag="key.1")
     created_by: str
     revoked_at: datetime | None = None
     revoked_by: str | None = None
+    signed_out: dict[str, datetime] = msgspec.field(default_factory=dict)
+    sessions_from: datetime | None = None
 
 
 class Receipt(Record, frozen=True, kw_only=True, tag_field="record", tag="receipt.1"):

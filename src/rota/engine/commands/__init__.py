@@ -68,6 +68,7 @@ from .tenants import (
     resume_tenant,
     revoke_key,
     set_limits,
+    sign_out,
     suspend_tenant,
 )
 from .tick import (
@@ -180,6 +181,7 @@ __all__ = [
     "set_alarm_rules",
     "set_limits",
     "settle_tasks",
+    "sign_out",
     "spread_schedules",
     "start_workflow",
     "steps_of",

@@ -137,6 +137,18 @@ def revoke_key(tenant: str | None, id: str, actor: str) -> Work[ApiKey]:
     return work
 
 
+def sign_out(session: keys.SignIn) -> Work[None]:
+    """End a session of a key, on every server. One that is over stays so."""
+
+    async def work(tx: Tx) -> None:
+        key = await tx.get(ApiKey, session.key_id)
+        new = None if key is None else keys.sign_out(key, session, tx.now)
+        if new is not None and new is not key:
+            tx.put(new)
+
+    return work
+
+
 async def _by_name(tx: Tx, tenant: str | None, name: str) -> ApiKey:
     """By its name, or by the beginning of its id."""
     found: list[ApiKey] = []

@@ -1,5 +1,6 @@
 """Sign-in with an API key. The browser gets a session for it, in a cookie, and a new one every hour; the key itself
-stays with its owner. A key that is revoked is signed out everywhere: `http/access.py` refuses its sessions."""
+stays with its owner. A key that is revoked is signed out everywhere, and who signs out is, with every copy of the
+cookie: `http/access.py` refuses these sessions."""
 
 from __future__ import annotations
 
@@ -68,6 +69,7 @@ def _give(request: Request, answer: Response, session: str | None) -> None:
 async def sign_out(request: Request) -> Response:
     if not came_from_here(request):
         raise Problem(403, "cross_site", "this form was sent from another site; open the page here")
+    await (await of(request).access()).sign_out(request.cookies.get(COOKIE))
     answer = Response(status_code=303, headers={"Location": address(request, "sign-in"), **HEADERS})
     answer.delete_cookie(COOKIE, path=address(request, ""))
     return answer

@@ -26,7 +26,8 @@ from fastapi import Request
 from ...domain import keys
 from ...domain.errors import NotFound, Unavailable
 from ...domain.model import ApiKey, Role
-from ...engine.clock import Clock
+from ...engine import commands
+from ...engine.clock import Clock, new_id
 from ...stores.base import Store, Tx, Work
 from ...stores.queries import ApiKeyList
 from .problems import Problem
@@ -197,7 +198,14 @@ class Access:
         key, now = await self._key(key_id, self._clock.monotonic(), None), self._clock.now()
         session = keys.parse_session(before)
         is_young = session is not None and now.timestamp() < session.made + keys.ROTATED.total_seconds()
-        return None if key is None or is_young else keys.session(key, now, session)
+        return None if key is None or is_young else keys.session(key, now, new_id(), session)
+
+    async def sign_out(self, held: str | None) -> None:
+        """End this session: here at once, on other servers within `FRESH`."""
+        session = keys.parse_session(held)
+        if session is not None:
+            await self._store.transact(commands.sign_out(session))
+            self.forget(session.key_id)
 
     async def _key(self, id: str, now: float, patience: timedelta | None) -> ApiKey | None:
         known = self._known.get(id)

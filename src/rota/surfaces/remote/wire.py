@@ -170,7 +170,9 @@ def written_answer(value: Any) -> Any:
                 "next_cursor": value.next_cursor,
             }
         case ApiKey():
-            return msgspec.structs.replace(value, digest="")  # nobody needs it but the server
+            return msgspec.structs.replace(
+                value, digest="", signed_out={}, sessions_from=None
+            )  # nobody needs them but the server
         case (ApiKey() as key, token):
             return [written_answer(key), token]
         case Why():
