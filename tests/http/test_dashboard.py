@@ -173,6 +173,15 @@ def test_the_list_filters_by_its_address(local: Served) -> None:
     assert "is not known" in shown(client, "/ui/default/schedules?state=odd", 422)
 
 
+def test_the_overview_of_tasks_that_no_schedule_started(local: Served) -> None:
+    """Nothing is measured of lateness then."""
+    tenant = new_tenant()
+    local.call(lambda queue: queue.submit("echo", {}), tenant)
+    page = shown(local.client(), f"/ui/{tenant}")
+    assert "1 task in the last day" in page
+    assert "no schedule ran" in page
+
+
 def keys_of(page: str) -> list[str]:
     """The schedules of a list, in its order."""
     return re.findall(r'<a class="key" href="[^"]*">([^<]+)</a>', page)

@@ -76,7 +76,7 @@ def _chart(
     title: str, words: str, hours: Sequence[Hour], values: Sequence[tuple[float | None, str]]
 ) -> DayChart:
     """As high as the highest, or as one task or one second: what is less than that is no trouble."""
-    top = max(1.0, *(value for value, _ in values if value is not None))
+    top = max([1.0, *(value for value, _ in values if value is not None)])
     bars = []
     for place, (hour, (value, text)) in enumerate(zip(hours, values, strict=True)):
         if value is not None:
