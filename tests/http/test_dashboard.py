@@ -173,6 +173,30 @@ def test_the_list_filters_by_its_address(local: Served) -> None:
     assert "is not known" in shown(client, "/ui/default/schedules?state=odd", 422)
 
 
+def test_times_and_reasons_are_told_as_elsewhere(local: Served) -> None:
+    """No clock but one, no word of the machine."""
+    client = local.client()
+    assert "the run before was still going" in shown(client, "/ui/default/schedules/sync-orders/runs")
+    assert ">overlap" not in shown(client, "/ui/default/schedules/sync-orders/runs")
+    task = local.call(lambda queue: queue.list(status="failed", workflow=False, limit=1))[0]
+    assert re.search(r"<time [^>]+ data-second>", shown(client, f"/ui/default/tasks/{task.id}"))
+    audit = shown(client, "/ui/default/audit?name=cleanup-sessions")
+    assert re.search("paused at: <del>none</del> <ins><time ", audit)
+    for place in (
+        "/new?type=cron&when=0+9+*+*+*",
+        "/schedules/daily-report/pause",
+        "/schedules/daily-report/backfill",
+    ):
+        page = shown(client, f"/ui/default{place}")
+        assert 'type="time"' not in page, "browsers show these on a clock of their own"
+        assert "datetime-local" not in page
+
+
+def test_what_is_put_back_names_only_what_differs(local: Served) -> None:
+    page = shown(local.client(), "/ui/default/schedules/daily-report/put-back?version=1")
+    assert re.findall("<li>([^:]+):", page) == ["input"]
+
+
 def test_the_overview_of_tasks_that_no_schedule_started(local: Served) -> None:
     """Nothing is measured of lateness then."""
     tenant = new_tenant()
@@ -245,7 +269,7 @@ def test_a_sorted_list_with_a_rare_filter_looks_among_the_first(
 def test_a_schedule_tells_what_became_of_each_time(local: Served) -> None:
     page = shown(local.client(), "/ui/default/schedules/sync-orders")
     assert page.count("data-why=") == 80
-    assert "skipped: overlap" in page
+    assert "skipped: the run before was still going" in page
     assert "A time missed by more than 1 minute is skipped" in page
     at = re.search(r'href="(\?at=[^"#]+|[^"]*at=[^"#]+)', page)
     assert at is not None

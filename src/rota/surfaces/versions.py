@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import NODEFAULT, Struct, to_builtins
+from msgspec import NODEFAULT, Struct, json, to_builtins
 from msgspec.structs import fields
 
 from ..domain.model import Event, Schedule, TaskTarget
@@ -22,12 +22,18 @@ def differences(event: Event) -> list[tuple[str, Any, Any]]:
 
 def changed_fields(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """The same between any two versions."""
-    before, after = _flat(before), _flat(after)
+    before, after = _flat(_plain(before)), _flat(_plain(after))
     return [
         (name, before.get(name), after.get(name))
         for name in {**before, **after}
         if before.get(name) != after.get(name) and name not in _NOT_TOLD
     ]
+
+
+def _plain(version: dict[str, Any]) -> dict[str, Any]:
+    """As it is stored: a tuple is a list there."""
+    plain: dict[str, Any] = json.decode(json.encode(version))
+    return plain
 
 
 def _flat(version: dict[str, Any]) -> dict[str, Any]:

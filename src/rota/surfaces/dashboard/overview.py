@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from fastapi import Response
@@ -37,11 +37,11 @@ class _Group(NamedTuple):
 
 
 class DayChart(NamedTuple):
-    """A bar for each of the last hours, in a box of 24 by 40. `points` are (x, y, height, words)."""
+    """A bar for each of the last hours, in a box of 24 by 40. `bars` are (x, y, height, when, words)."""
 
     title: str
     words: str
-    bars: list[tuple[int, float, float, str]]
+    bars: list[tuple[int, float, float, datetime, str]]
 
 
 def _charts(hours: Sequence[Hour]) -> list[DayChart]:
@@ -81,7 +81,7 @@ def _chart(
     for place, (hour, (value, text)) in enumerate(zip(hours, values, strict=True)):
         if value is not None:
             height = max(round(38 * value / top, 1), 0.8)
-            bars.append((place, 40 - height, height, f"{hour.begins:%H:%M} UTC: {text}"))
+            bars.append((place, 40 - height, height, hour.begins, text))
     return DayChart(title, words, bars)
 
 

@@ -6,10 +6,12 @@ alone."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -21,6 +23,7 @@ from ..versions import differences
 from ..words import counted
 
 __all__ = [
+    "REASONS",
     "SIGNS",
     "TEMPLATES",
     "clock",
@@ -33,6 +36,19 @@ __all__ = [
     "tags_of",
     "took",
 ]
+
+REASONS = {
+    "missed": "nothing was running to fire it",
+    "overlap": "the run before was still going",
+    "changed": "the schedule was changed meanwhile",
+    "limit": "a limit of the tenant was reached",
+    "bad_target": "what it runs could not be started",
+    "expired": "it expired before a worker took it",
+    "suspended": "the tenant was suspended",
+    "disabled": "its template was disabled",
+    "excluded": "a calendar leaves it out",
+}
+"""Why a time did not simply run, in a list; the sentences of `why` say more."""
 
 SIGNS = {
     "pending": "○",
@@ -77,6 +93,14 @@ def when(at: datetime | None, zone: str | None = None) -> Markup:
     about = Markup(' data-zone="{}"').format(zone) if zone and zone != "UTC" else ""
     return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
         iso, clock(at, year=True), about, clock(at)
+    )
+
+
+def second(at: datetime) -> Markup:
+    """The time of day of a line among others."""
+    iso = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{}" title="{}" data-second>{}</time>').format(
+        iso, clock(at, year=True), at.astimezone(UTC).strftime("%H:%M:%S")
     )
 
 
@@ -141,9 +165,23 @@ def pretty(value: Any) -> str:
     return json.dumps(redaction.shown(value), ensure_ascii=False, indent=2, default=str)
 
 
+def field(name: str) -> str:
+    """What a field of a schedule is called by people: `target.max_retries` is its max retries."""
+    part, _, rest = name.partition(".")
+    return (part if rest in ("", "type") else rest).replace("_", " ")
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
+_SPAN = re.compile(r"P(?:\d+D)?(?:T[\d.]+S)?")
+
+
 def brief(value: Any) -> str:
-    """A value in a line: cut short, a text without quotes."""
+    """A value in a line: cut short, a text without quotes, times and durations as elsewhere."""
     value = redaction.shown(value)
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return when(datetime.fromisoformat(value))
+    if isinstance(value, str) and len(value) > 1 and _SPAN.fullmatch(value):
+        return took(msgspec.convert(value, timedelta, strict=False))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return "none" if value is None else text if len(text) <= 120 else f"{text[:119]}…"
 
@@ -190,7 +228,11 @@ TEMPLATES = Environment(
 TEMPLATES.filters.update(kind_of=kind_of, tags_of=tags_of)
 TEMPLATES.globals.update(
     when=when,
+    second=second,
+    field=field,
+    reasons=REASONS,
     away=away,
+    clock=clock,
     chip=chip,
     sign=sign,
     counted=counted,

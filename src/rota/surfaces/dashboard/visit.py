@@ -56,7 +56,7 @@ def render(
 
 class FormField(NamedTuple):
     """What a question before a deed may ask for. The type `json` is a text of several lines, `select` one of `options`
-    (value and words); `choices` are only suggested."""
+    (value and words), `moment` a day and a time of day; `choices` are only suggested."""
 
     name: str
     label: str
@@ -152,6 +152,11 @@ class Visit:
 
     def all_given(self, name: str) -> list[str]:
         return [value for each, value in self.form if each == name and value]
+
+    def moment(self, name: str) -> str:
+        """A time of the query or the form: its day and its time of day come as two values of one name."""
+        both = self.all_given(name) or [each for each in self.request.query_params.getlist(name) if each]
+        return "T".join(each.zfill(5) if ":" in each else each for each in both[:2])
 
     def url(self, *parts: str, **query: Any) -> str:
         return address(self.request, "ui", self.tenant, *parts, **query)

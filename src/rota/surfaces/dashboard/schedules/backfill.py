@@ -20,7 +20,7 @@ HOW = {"buffer_all": "one after the other", "allow": "all at once"}
 async def ask(visit: Visit) -> Response:
     """Without days, the question which; with them, how many times it would be."""
     schedule = await visit.queue.get_schedule(visit.part("key"))
-    if visit.asked("start") is None or visit.asked("end") is None:
+    if not visit.moment("start") or not visit.moment("end"):
         return await _which(visit, schedule)
     try:
         found = await _backfill(visit, schedule, is_dry=True)
@@ -35,7 +35,11 @@ async def ask(visit: Visit) -> Response:
         to=visit.schedule_url(schedule, "backfill"),
         back=visit.schedule_url(schedule),
         verb=f"Run {counted(found.started, 'time')}",
-        hidden=[(name, visit.asked(name) or "") for name in ("start", "end", "overlap_policy")],
+        hidden=[
+            ("start", visit.moment("start")),
+            ("end", visit.moment("end")),
+            ("overlap_policy", visit.asked("overlap_policy") or ""),
+        ],
         nav="schedules",
     )
 
@@ -53,7 +57,7 @@ async def _which(visit: Visit, schedule: Schedule, problem: str | None = None) -
     now = (await visit.queue.now()).astimezone(zone)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     usual = {"start": typed(today - timedelta(days=1)), "end": typed(today - timedelta(minutes=1))}
-    given = {name: visit.asked(name) or text for name, text in usual.items()}
+    given = {name: visit.moment(name) or text for name, text in usual.items()}
     return visit.ask(
         f"Backfill {schedule.key}",
         "Times of the past that have not run are run after all. Those that have run are left alone.",
@@ -62,10 +66,8 @@ async def _which(visit: Visit, schedule: Schedule, problem: str | None = None) -
         verb="Count them first",
         method="get",
         fields=[
-            FormField(
-                "start", f"From, on the clock of {schedule.timezone}", given["start"], "datetime-local"
-            ),
-            FormField("end", "Up to", given["end"], "datetime-local"),
+            FormField("start", f"From, on the clock of {schedule.timezone}", given["start"], "moment"),
+            FormField("end", "Up to", given["end"], "moment"),
             FormField("overlap_policy", "How", visit.asked("overlap_policy") or "", "select", options=HOW),
         ],
         problem=problem,
@@ -78,7 +80,7 @@ async def _backfill(visit: Visit, schedule: Schedule, *, is_dry: bool) -> Backfi
     zone = clock_of(schedule, await visit.queue.now())
 
     def end_of(name: str) -> datetime:
-        return moment(name, asked(name) or "", zone)
+        return moment(name, visit.moment(name), zone)
 
     policy = asked("overlap_policy") or "buffer_all"
     return await visit.queue.backfill(

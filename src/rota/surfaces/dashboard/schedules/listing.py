@@ -200,8 +200,8 @@ async def _export(visit: Visit, keys: Sequence[str]) -> Response:
 
 def pause_end(visit: Visit, zone: tzinfo | None) -> datetime | None:
     """When the pause that a form asks for ends by itself."""
-    text = visit.given("until")
-    return None if text is None else moment("until", text, zone)
+    text = visit.moment("until")
+    return moment("until", text, zone) if text else None
 
 
 def deed(visit: Visit, action: str, key: str, until: datetime | None = None) -> Awaitable[Any]:
@@ -241,7 +241,7 @@ def asked_for(visit: Visit, action: str, zone: str) -> list[FormField]:
     until = f"Until, on the clock of {zone} (empty: until someone resumes it)"
     return [
         FormField("note", "Why (others will read it)", visit.given("note") or ""),
-        FormField("until", until, visit.given("until") or "", "datetime-local"),
+        FormField("until", until, visit.moment("until"), "moment"),
     ]
 
 
@@ -250,7 +250,11 @@ def _consequence(action: str, found: list[Schedule], now: datetime) -> str:
     soon = [each for each in active if each.next_run_at and each.next_run_at <= now + _HOUR]
     match action:
         case "pause":
-            due = f"{len(soon)} of them {'is' if len(soon) == 1 else 'are'} due within the hour, and will not run."
+            due = (
+                f"{len(soon)} of them {'is' if len(soon) == 1 else 'are'} due within the hour, and will not run."
+                if soon
+                else "None of them is due within the hour."
+            )
             return (
                 due
                 + " What runs now goes on. Resume fires from then on; what was due meanwhile is not made up for."
@@ -259,8 +263,9 @@ def _consequence(action: str, found: list[Schedule], now: datetime) -> str:
             stopped = [each for each in found if each.status is not ScheduleStatus.ACTIVE]
             return f"{len(stopped)} of them will fire again, from their first time after now. Nothing is made up for."
         case "delete":
+            number = counted(len(active), "of them is active", "of them are active")
             return (
-                f"{len(active)} of them are active, and will not fire again. Their history stays,"
+                f"{number}, and will not fire again. Their history stays,"
                 " and `rota schedule restore` brings them back."
             )
     return f"{counted(len(found), 'task')} will be started now, beside the schedules' own times."

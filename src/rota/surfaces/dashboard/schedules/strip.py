@@ -17,7 +17,7 @@ from markupsafe import Markup
 from ....domain.model import Run, RunStatus, Schedule
 from ....domain.schedule.why import Why
 from ....engine.queries import Occurrence
-from ..texts import clock, counted, local, reason, took
+from ..texts import REASONS, counted, reason, took
 
 __all__ = ["StripBar", "bars", "small_strip", "summary", "usual_interval"]
 
@@ -28,7 +28,8 @@ _CUT = 11.0
 
 
 class StripBar(NamedTuple):
-    """One expected time in the wide strip. `path` is its outline, `cut` the mark of a failure."""
+    """One expected time in the wide strip. `name` is what it is called, after its time; `path` is its outline,
+    `cut` the mark of a failure."""
 
     at: datetime
     status: str
@@ -89,9 +90,7 @@ def bars(
     now = len(found) * step + 4
     for number, each in enumerate(coming):
         x = now + 6 + number * step
-        about = f"{local(each.local)} in {schedule.timezone}: expected" + (
-            f", {each.dst}" if each.dst else ""
-        )
+        about = "expected" + (f", {each.dst}" if each.dst else "")
         found.append(
             StripBar(
                 each.at, "expected", about, about, x, _outline("expected", x, step - 2, height, 10.0), ""
@@ -101,14 +100,14 @@ def bars(
 
 
 def _name(run: Run) -> str:
-    """What a screen reader says: `Fri 30 Oct 09:00 UTC, skipped: overlap`."""
-    reason = f": {run.reason}" if run.reason else ""
+    """What a screen reader says after the time: `skipped: the run before was still going`."""
+    reason = f": {REASONS[run.reason]}" if run.reason else ""
     many = f", {counted(run.count, 'time')}" if run.count > 1 else ""
     by_hand = ", by hand" if run.trigger == "manual" else ""
     length = (
         f", took {took(run.completed_at - run.started_at)}" if run.completed_at and run.started_at else ""
     )
-    return f"{clock(run.scheduled_at)}, {run.status}{reason}{many}{by_hand}{length}"
+    return f"{run.status}{reason}{many}{by_hand}{length}"
 
 
 def usual_interval(runs: Sequence[Run]) -> timedelta:

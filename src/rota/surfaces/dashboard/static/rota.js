@@ -35,11 +35,20 @@ function tellTimes(within) {
   for (const time of within.querySelectorAll("time")) {
     const at = new Date(time.dateTime)
     if ("away" in time.dataset) { time.textContent = away(at); continue }
+    if ("second" in time.dataset) { time.textContent = at.toLocaleTimeString("en-GB", { timeZone: zone }); continue }
     const short = time.closest("[data-short]")
     time.textContent = shown(at, zone, short)
     if (short) short.hidden = shown(at, zone) === shown(at, time.dataset.zone ?? "UTC")  // it is the same clock
     const there = time.dataset.zone ? `${shown(at, time.dataset.zone)} in ${time.dataset.zone}\n` : ""
     time.title = `${shown(at, zone)} here, in ${zone}\n${there}${shown(at, "UTC")} UTC`
+  }
+}
+
+// What is drawn is called by its time.
+function callByTime(within) {
+  for (const drawn of within.querySelectorAll("[data-at]")) {
+    const name = `${shown(new Date(drawn.dataset.at), zone)}, ${drawn.dataset.called}`, title = drawn.querySelector("title")
+    if (title) title.textContent = name; else drawn.setAttribute("aria-label", name)
   }
 }
 
@@ -86,6 +95,7 @@ function swap(fresh, wanted) {
     const row = [...part.querySelectorAll("tr")].indexOf(part.querySelector("tr.at"))
     const held = part.contains(document.activeElement) ? held_by(part) : null
     tellTimes(next)
+    callByTime(next)
     part.replaceChildren(...next.childNodes)
     part.dataset.was = was
     for (const box of part.querySelectorAll(".tick input")) box.checked = ticked.has(box.value)
@@ -284,6 +294,7 @@ document.addEventListener("change", () => {
 
 document.querySelector(".top nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" })
 tellTimes(document)
+callByTime(document)
 for (const strip of document.querySelectorAll("[data-strip]")) walkable(strip)
 setInterval(keepAway, 1000)
 
