@@ -208,7 +208,9 @@ def test_doctor_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str) -> None:
-    assert "_ROTA_COMPLETE" in rota(f"completion {shell}").stdout
+    script = rota(f"completion {shell}").stdout
+    assert "_ROTA_COMPLETE" in script
+    assert 'string split ","' not in script, "fish would cut descriptions at their first comma"
 
 
 @pytest.mark.parametrize(

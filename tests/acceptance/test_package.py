@@ -39,6 +39,14 @@ def test_every_extra_is_in_all() -> None:
     assert set(re.findall(r"[a-z0-9]+", every.partition("[")[2])) == extras.keys() - {"all"}
 
 
+def test_the_source_distribution_has_what_is_named_and_nothing_else_that_lies_around() -> None:
+    """An environment in the checkout was packed, too, and the build failed on its links."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    named = build["sdist"]["only-include"]
+    assert [each for each in named if not (ROOT / each).exists()] == []
+    assert {"src", "tests", "docs", "examples", "Makefile", "README.md", "LICENSE"} <= set(named)
+
+
 @pytest.mark.skipif(not THOROUGH, reason="it installs from an index: make test-all")
 @pytest.mark.long
 def test_the_wheel_runs_the_program_of_the_readme(tmp_path: Path) -> None:

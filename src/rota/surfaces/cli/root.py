@@ -136,7 +136,10 @@ def completion(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     maker = found(cli, {}, "rota", "_ROTA_COMPLETE")
-    click.echo(maker.source_template % maker.source_vars())
+    script = maker.source_template % maker.source_vars()
+    click.echo(
+        script.replace('string split ","', 'string split -m 1 ","')
+    )  # fish: descriptions have commas, too
 
 
 _CHANGE = {
