@@ -64,6 +64,13 @@ apsw.Connection = Connection
 """
 """It is run before `rota`. One thread writes, so whoever else wants to write waits behind the one that says so."""
 
+IN_THE_BACKGROUND = """
+import signal
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+"""
+"""As a script does with `rota up … &`."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -127,7 +134,8 @@ def test_tasks_that_cannot_be_written_down_do_not_keep_it(folder: Path, kind: st
             assert up.end(signal.SIGTERM) == 0
 
 
-def test_a_process_that_cannot_begin_ends_at_once(folder: Path) -> None:
-    with locked(folder), Process("up shop:app", folder, before=SAYS_SO) as up:
+@pytest.mark.parametrize("start", ["", IN_THE_BACKGROUND])
+def test_a_process_that_cannot_begin_ends_at_once(folder: Path, start: str) -> None:
+    with locked(folder), Process("up shop:app", folder, before=start + SAYS_SO) as up:
         up.until("waits for the lock")
         assert up.end(signal.SIGTERM) == 0

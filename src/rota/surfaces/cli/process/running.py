@@ -139,12 +139,14 @@ def _run_to_the_end(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEvent
 
 def _run_until_done(running: asyncio.Task[None], loop: asyncio.AbstractEventLoop) -> None:
     """Run the loop on when a callback raises SystemExit or KeyboardInterrupt: asyncio lets both out of the loop, and a
-    callback of a handler must not end the process. While a node runs, SIGINT calls the node and raises nothing."""
+    callback of a handler must not end the process. While a node runs, SIGINT and SIGTERM call the node and raise
+    nothing. Before, either may; SIGINT is ignored where a script has started the process in the background."""
     while True:
         try:
             return loop.run_until_complete(running)
         except (SystemExit, KeyboardInterrupt) as error:
-            may_be_signal = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            handled = (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+            may_be_signal = signal.default_int_handler in handled
             if running.done() or (may_be_signal and isinstance(error, KeyboardInterrupt)):
                 raise
             log.error("a callback on the event loop raised %s; it is passed over", name_of(error))
