@@ -19,6 +19,7 @@ from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.bucket.views import views_of
 from rota.stores.memory.store import MemoryStore
+from rota.surfaces.files import read_text
 
 TARGETS = {"task": rota.TaskTarget, "workflow": rota.WorkflowTarget, "template": rota.TemplateTarget}
 TIMES = ("run_at", "start_at", "end_at")
@@ -135,6 +136,46 @@ async def test_a_schedule_created_with_its_view_is_the_same(given: dict[str, Any
     await store.close()
     assert facts(again) == facts(made)
     assert {**definition(again), **dict.fromkeys(BECAME)} == {**view, **dict.fromkeys(BECAME)}
+
+
+@pytest.mark.parametrize("name", [name for name in DEFINITIONS if name not in ("workflow", "everything")])
+async def test_a_view_is_a_file_that_is_applied(name: str) -> None:
+    """Two of them have metadata of their target, which a file has no word for."""
+    async with rota.connect("memory:") as queue, rota.connect("memory:") as other:
+        await applied(queue, other, DEFINITIONS[name])
+
+
+async def test_views_of_other_targets_and_timings_are_applied() -> None:
+    async with rota.connect("memory:") as queue, rota.connect("memory:") as other:
+        for each in (queue, other):
+            await each.create_template(alias="rep", kind="report")
+            await each.create_schedule("first", task_type="report", cron="@daily")
+        await applied(
+            queue, other, {"target": rota.WorkflowTarget(kind="order", queue="q"), "cron": "@daily"}
+        )
+        await applied(queue, other, {"target": rota.TemplateTarget(template_id="rep"), "cron": "@daily"})
+        await applied(queue, other, {"task_type": "report", "after": "first", "after_delay": 60})
+        await applied(queue, other, {"task_type": "report", "timings": ["0 9 * * *", {"interval": 90}]})
+
+
+async def applied(queue: rota.Queue, other: rota.Queue, given: dict[str, Any]) -> None:
+    """The view of a schedule changes nothing where it comes from, and makes the same one elsewhere."""
+    made = await queue.create_schedule("s", **given)
+    view = definition(made)
+    if view["target_type"] == "template":
+        view["template_id"] = "rep"  # ids of templates are those of their store
+    document = read_text(msgspec.json.encode(view).decode(), "json")
+    assert (await queue.plan(document)).changes == []
+    await other.apply(document)
+    again = await other.get_schedule("s")
+    own = {"timing", "target", "applied", "created_by", "followers"}
+    assert {n: v for n, v in facts(again).items() if n not in own} == {
+        n: v for n, v in facts(made).items() if n not in own
+    }
+    ids = ("id", "template_id", "anchor", "dtstart", "timings", *BECAME)
+    assert {**definition(again), **dict.fromkeys(ids)} == {**definition(made), **dict.fromkeys(ids)}
+    for each in (queue, other):
+        await each.delete_schedule("s")
 
 
 def test_the_view_of_a_schedule_that_runs_a_template() -> None:

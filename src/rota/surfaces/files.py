@@ -20,6 +20,10 @@ __all__ = ["SECTIONS", "check_document", "format_of", "read", "read_text", "writ
 DEEPEST = 100
 LARGEST = 2_000_000
 SECTIONS = ("schedules", "templates", "calendars")
+_VIEW_TARGETS = {"workflow": ("workflow", "task_type"), "template": ("template", "template_id")}
+_NOT_DECLARED = frozenset(
+    ("id", "target_type", "target_metadata", "anchor", "dtstart", "enabled", "next_run_at", "run_count")
+) | {f"{done}_{how}" for done in ("created", "updated") for how in ("at", "by")}
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 _MERGE = "tag:yaml.org,2002:merge"
 _PLAIN: list[tuple[str, re.Pattern[str], Iterable[str]]] = [
@@ -83,7 +87,29 @@ def read_text(text: str, format: str, name: str = "it") -> Document:
         raise Invalid("file", f"{name} is nested too deeply", f"the most is {DEEPEST} levels") from None
     if _extent(document, name, {}) > LARGEST:
         raise Invalid("file", f"{name} has too many values", f"the most is {LARGEST:,}, aliases included")
-    return check_document(document)
+    return check_document(_of_view(document) if _is_view(document) else document)
+
+
+def _is_view(document: object) -> bool:
+    return isinstance(document, Mapping) and document.keys() >= {"id", "target_type"}
+
+
+def _of_view(view: Mapping[str, Any]) -> dict[str, Any]:
+    """The view of a schedule that a bucket has, `schedules/{key}.json`, as a document of one schedule. Its state is
+    left out, and what follows from other options."""
+    options = {name: value for name, value in view.items() if value is not None and name not in _NOT_DECLARED}
+    if options.get("status") == "completed":
+        del options["status"]
+    written_as, named = _VIEW_TARGETS.get(view["target_type"], ("task_type", "task_type"))
+    options[written_as] = options.pop(named, None)
+    if isinstance(timings := options.get("timings"), list):
+        options["timings"] = [
+            {name: value for name, value in each.items() if name not in _NOT_DECLARED}
+            if isinstance(each, Mapping)
+            else each
+            for each in timings
+        ]
+    return {"schedules": {view["id"]: options}}
 
 
 def _extent(value: object, name: str, known: dict[int, int], depth: int = 0) -> int:
