@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from calendar import isleap
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 from math import gcd
 from typing import Final, NamedTuple
@@ -193,12 +193,11 @@ class Comb(NamedTuple):
         """The chosen days among the 31 that begin with day `start`."""
         origin, cycle, width = self
         gone = (start - origin) % cycle
-        if cycle <= 31:
-            return _comb_bits(gone, cycle, width)
         tooth = (1 << width) - 1
-        if cycle - gone < 31:  # at most one more begins
-            return (tooth >> gone | tooth << cycle - gone) & _MONTH_BITS
-        return tooth >> gone if gone < width else 0
+        bits = tooth >> gone
+        for ahead in range(cycle - gone, 31, cycle):
+            bits |= tooth << ahead
+        return bits & _MONTH_BITS
 
     def following(self, day: int) -> int:
         """The first chosen day at or after `day`."""
@@ -212,16 +211,6 @@ class Comb(NamedTuple):
 
     def reduced(self) -> Comb:
         return self._replace(cycle=gcd(self.cycle, CYCLE_DAYS))
-
-
-@lru_cache(maxsize=4096)
-def _comb_bits(gone: int, cycle: int, width: int) -> int:
-    """31 days of a comb, from a day that is `gone` days into its cycle."""
-    tooth = (1 << width) - 1
-    bits = tooth >> gone
-    for ahead in range(cycle - gone, 31, cycle):
-        bits |= tooth << ahead
-    return bits & _MONTH_BITS
 
 
 ALL_MONTHS: Final = 0xFFF
@@ -382,7 +371,8 @@ class DaySet:
         return self._shape_mask(number_of(shape)) if self._months >> shape.month - 1 & 1 else 0
 
     def _month_around(self, day: int) -> _Month:
-        """The month that holds `day`, remembered."""
+        """The month that holds `day`. It is remembered: the next question is mostly about the same month (40 % of the
+        time that a next one takes)."""
         memo = self._memo
         if memo[0] <= day < memo[1]:
             return memo

