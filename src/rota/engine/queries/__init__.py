@@ -1,7 +1,9 @@
 """Every question that the product asks of a store, each as a work for `store.read`.
 
-Begin with `schedules`: a page, a ledger, the next times, and why a time became what it did. `overview` says how a
-tenant is doing, `health` how the store is, `serving` who runs what and what a task waits for.
+Begin with `schedules`: a page, a ledger, the next times, and why a time became what it did. `tasks` lists tasks, their
+steps and what they left, `workflows` has one with all that it started, `tenants` all else that a tenant has: templates,
+calendars, keys, alarms, limits. `overview` says how a tenant is doing, `health` how the store is, `serving` who runs
+what and what a task waits for, `forecasts` how much is coming.
 """
 
 from .forecasts import forecast

@@ -1,4 +1,4 @@
 """`/api/tenants/{tenant}/events`: changes as they happen, as server-sent events.
 
-Begin with `live`, the route; `broadcast` looks for changes once for all listeners of a tenant.
+Begin with `live`, the route; `broadcast` looks for changes once for all listeners of a tenant, and writes them.
 """

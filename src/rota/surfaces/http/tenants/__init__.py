@@ -1,4 +1,6 @@
-"""`/api/tenants/{tenant}/…`: schedules, executions and keys, in camelCase.
+"""`/api/tenants/{tenant}/…`, in camelCase: a module for each kind of thing.
 
-Begin with `schedules`. `schemas` are the bodies that are accepted, `answers` the records as they are sent.
+Begin with `schedules`. `schemas` are the bodies that are accepted. `answers` are schedules, runs and executions as they
+are sent (`timing_answers`: when they run); other answers stand beside their routes. `fast_routes` are the two busiest
+ones once more, and `calls` is what `rota --server` asks.
 """
