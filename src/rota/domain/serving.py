@@ -45,6 +45,7 @@ __all__ = [
     "forgotten",
     "handlers_of",
     "is_alive",
+    "is_on_time",
     "is_unhandled",
     "living",
     "nobody_handles",
@@ -64,6 +65,12 @@ MISSED_ROLES = ("worker", "scheduler")
 
 def is_alive(node: NodeState, now: datetime) -> bool:
     return now - node.seen_at <= MISSED * node.heartbeat
+
+
+def is_on_time(node: NodeState, now: datetime) -> bool:
+    """Whether none of its heartbeats is late. One that is may still be alive: for what may be done twice, and not left
+    out."""
+    return now - node.seen_at <= 3 * node.heartbeat / 2
 
 
 def forgotten(nodes: Sequence[NodeState], now: datetime) -> list[NodeState]:

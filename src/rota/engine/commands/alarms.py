@@ -31,7 +31,7 @@ from ...domain.model import (
     Tenant,
 )
 from ...domain.schedule import watching
-from ...domain.serving import living, silent_scheduler
+from ...domain.serving import is_on_time, silent_scheduler
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     AlarmList,
@@ -163,7 +163,7 @@ def _put(tx: Tx, new: Alarm) -> Alarm:
 
 class FleetLook(msgspec.Struct, frozen=True, kw_only=True):
     """The alarms about the fleet that began or are over, whether all is well, and who tells a monitor outside of it: of
-    the live nodes that have its address, the one with the first id."""
+    the nodes that have its address and whose heartbeat is not late, the one with the first id; None: whoever looks."""
 
     alarms: list[Alarm]
     is_well: bool
@@ -181,7 +181,8 @@ def check_fleet() -> Work[FleetLook]:
         subject = (alarm.FLEET, alarm.FLEET, "the fleet")
         mark = recent[0].id if recent else ""  # the next alarm follows the last, whoever raises it
         changed = alarm.merged(found, known, tenants.EVERY_TENANT, subject, mark, tx.now)
-        teller = next((each.id for each in living(nodes, tx.now) if "heartbeats" in each.roles), None)
+        telling = (each for each in nodes if "heartbeats" in each.roles and is_on_time(each, tx.now))
+        teller = next((each.id for each in telling), None)
         return FleetLook(alarms=[_put(tx, each) for each in changed], is_well=not found, teller=teller)
 
     return work
