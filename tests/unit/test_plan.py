@@ -602,7 +602,7 @@ def announced(plan: Plan, item: Item[Schedule], now: datetime) -> list[datetime]
     put_off = {each.due for each in expected(item.new, plan.at, times.until) if each.nominal in ran}
     stay = {due for due in before if due <= times.until}
     stay -= {*times.vanish, *(gone for gone, _ in times.move)}
-    come = {*times.appear, *({come for _, come in times.move} - put_off)}
+    come = {*times.appear, *(come for _, come in times.move)} - put_off
     return sorted(due for due in stay | come if due > now)
 
 
@@ -616,6 +616,19 @@ def handled(schedule: Schedule, now: datetime) -> Schedule:
 
 WORKDAYS = {**DAILY, "exclude": ["free"]}
 WEEKENDS = {"free": {"rules": ["FREQ=WEEKLY;BYDAY=SA,SU"]}}
+
+
+def test_a_clock_change_on_an_excluded_day_does_not_touch_it() -> None:
+    early: dict[str, Any] = {**DAILY, "cron": "30 2 * * *", "timezone": "Europe/Berlin"}
+    wanted: dict[str, dict[str, Any]] = {
+        "every": early,
+        "workdays": {**early, "exclude": ["free"], "excluded_policy": "next"},
+        "awake": {**early, "exclude": ["02:00-06:00"], "dst_gap": "before"},
+        "summer": {**early, "start_at": "2026-04-01T00:00:00Z", "end_at": "2026-10-01T00:00:00Z"},
+    }
+    stored = applied(planned(wanted, calendars=WEEKENDS))
+    changes = {key: len(each.clock_changes(NOON)) for key, each in stored.schedules.items()}
+    assert changes == {"every": 2, "workdays": 0, "awake": 1, "summer": 0}
 
 
 def test_a_calendar_moves_the_times_of_those_that_name_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..recurrence import Covered, Openings, Timing, latest, next_after
+from ..recurrence import ClockChange, Covered, Openings, Timing, clock_changes, latest, next_after
 from .alarm import Watch
 from .shared import Record, Value, aware
 from .task import TaskRequest
@@ -277,6 +277,20 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
         if self.calendars:
             return self.openings.latest(after, until)
         return latest(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
+
+    def clock_changes(self, now: datetime) -> tuple[ClockChange, ...]:
+        """The clock changes of the coming year that touch it: none whose times its bounds or calendars take away."""
+        return tuple(
+            each
+            for each in clock_changes(self.timing, now)
+            if any(map(self._leaves, each.runs or (each.at,)))
+        )
+
+    def _leaves(self, at: datetime) -> bool:
+        is_within = (self.start_at is None or at >= self.start_at) and (
+            self.end_at is None or at <= self.end_at
+        )
+        return is_within and not (self.calendars and self.openings.closed_by(at))
 
 
 class Run(Record, frozen=True, kw_only=True, tag_field="record", tag="run.1"):

@@ -40,12 +40,16 @@ class ClockChange(msgspec.Struct, frozen=True):
     text: str
 
 
-def warnings(timing: Timing, now: datetime) -> tuple[str, ...]:
-    """Sentences about a valid timing, most important first; none for most."""
+def warnings(
+    timing: Timing, now: datetime, changes: tuple[ClockChange, ...] | None = None
+) -> tuple[str, ...]:
+    """Sentences about a valid timing, most important first; none for most. `changes` are the clock changes that touch
+    it; None: those that do without calendars."""
+    changes = clock_changes(timing, now) if changes is None else changes
     found = [
         each for part in parts_of(timing) if isinstance(part, Cron) for each in _day_fields(cron_line(part))
     ]
-    return (*found, *(change.text for change in clock_changes(timing, now)), *_number(timing, now))
+    return (*found, *(change.text for change in changes), *_number(timing, now))
 
 
 def clock_changes(timing: Timing, now: datetime) -> tuple[ClockChange, ...]:

@@ -173,9 +173,7 @@ def _document(
         "words": words.sentence(schedule),
         "policies": words.policies(schedule),
         "next": [shapes.occurrence(each) for each in upcoming],
-        "clock_changes": [
-            shapes.clock_change(each) for each in recurrence.clock_changes(schedule.timing, now)
-        ],
+        "clock_changes": [shapes.clock_change(each) for each in schedule.clock_changes(now)],
         "runs": [shapes.run(run) for run in last],
     }
 
@@ -214,7 +212,7 @@ def _next_times(session: Session, schedule: Schedule, upcoming: Sequence[Occurre
 
 
 def _clock_changes(session: Session, schedule: Schedule, now: datetime) -> None:
-    for change in recurrence.clock_changes(schedule.timing, now):
+    for change in schedule.clock_changes(now):
         session.screen.prose(change.text)
 
 

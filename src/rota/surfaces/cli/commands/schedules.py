@@ -289,5 +289,5 @@ def _changed(
     else:
         name = click.style(schedule.key, bold=True)
         session.screen.prose(f"{verb} {name}: {words.sentence(schedule)}; {words.state(schedule, now)}")
-    for warning in recurrence.warnings(schedule.timing, now) if warn else ():
+    for warning in recurrence.warnings(schedule.timing, now, schedule.clock_changes(now)) if warn else ():
         session.screen.warn(warning)

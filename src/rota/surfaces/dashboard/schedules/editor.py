@@ -394,7 +394,7 @@ async def _meaning(visit: Visit, schedule: Schedule | None, values: Mapping[str,
     return Meaning(
         sentence=words.sentence(new),
         times=next_times(new, plan.at, COMING),
-        warnings=recurrence.warnings(new.timing, plan.at),
+        warnings=recurrence.warnings(new.timing, plan.at, new.clock_changes(plan.at)),
         runs_now=plan.runs_now(item),
         changes=None if schedule is None else plan.times(item),
         skips=plan.skipped_today(item),

@@ -268,8 +268,8 @@ async def preview(queue: Viewer, id: Id, n: Annotated[int, Query(ge=1, le=1000)]
     schedule = await queue.get_schedule(id)
     found = await queue.preview(schedule.id, n)
     now = await queue.now()
-    warnings = recurrence.warnings(schedule.timing, now)
-    changes = recurrence.clock_changes(schedule.timing, now)
+    changes = schedule.clock_changes(now)
+    warnings = recurrence.warnings(schedule.timing, now, changes)
     return answer(timing_answers.occurrences(schedule.timing, found, warnings, changes))
 
 

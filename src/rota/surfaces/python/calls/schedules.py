@@ -303,7 +303,7 @@ class ScheduleCalls(Calls):
     async def clock_changes(self, schedule_id: str) -> tuple[ClockChange, ...]:
         """The clock changes of the coming year that touch the schedule, and when it runs for the times in them."""
         schedule = await self.get_schedule(schedule_id)
-        return recurrence.clock_changes(schedule.timing, await self.now())
+        return schedule.clock_changes(await self.now())
 
     async def preview_timing(
         self, *, n: int = 5, **options: Unpack[TimingOptions]
@@ -316,7 +316,7 @@ class ScheduleCalls(Calls):
         return (
             unsaved.timing,
             queries.next_times(unsaved, now, count),
-            recurrence.warnings(unsaved.timing, now),
+            recurrence.warnings(unsaved.timing, now, unsaved.clock_changes(now)),
         )
 
     async def why(self, schedule_id: str, at: datetime) -> Why:
