@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from datetime import timedelta
 from itertools import pairwise
 
@@ -53,6 +55,23 @@ async def test_handlers_may_take_nothing_the_input_the_context_or_names(world: W
     async with world.running():
         outputs = [(await world.queue.wait(task.id)).output for task in tasks]
     assert outputs == ["nothing", {"a": 1}, [1, 1, "both"], [1, 5, "names"], {"a": 1}]
+
+
+async def test_what_has_ended_is_freed_without_the_collector(world: World) -> None:
+    contexts: list[weakref.ref[rota.Context]] = []
+
+    @world.app.task("known")
+    async def known(context: rota.Context) -> None:
+        contexts.append(weakref.ref(context))
+
+    gc.disable()
+    try:
+        async with world.running():
+            task = await world.queue.submit("known")
+            await world.queue.wait(task.id)
+        assert [context() for context in contexts] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_a_missing_name_fails_at_once_with_a_sentence(world: World) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -44,6 +44,7 @@ TRACEBACK_KEPT = 16_000
 MESSAGE_KEPT = 4_000
 OUTPUT_LIMITS = Limits()
 STOP_GRACE = timedelta(seconds=5)
+NO_TRIES = Tries()
 Reports = tuple[timedelta | None, Any, tuple[LogLine, ...]]
 Ending = tuple[Any, BaseException | None]
 
@@ -77,6 +78,14 @@ class Leaving:
     def __await__(self) -> Generator[Any, None, Artifact]:
         self._on_await(self)
         return self.storing.__await__()
+
+
+class TakesReports(Protocol):
+    """Who stores what handlers report."""
+
+    def note_report(self, execution: Execution, /) -> None: ...
+
+    async def flush(self, execution: Execution, /) -> None: ...
 
 
 class Context:
@@ -181,11 +190,10 @@ class Execution:
 
     __slots__ = (
         "_calling",
-        "_flush",
         "_in_thread",
         "_leaving",
         "_loop",
-        "_on_report",
+        "_reports",
         "_running",
         "_shown",
         "error",
@@ -207,8 +215,7 @@ class Execution:
         handler: Handler,
         *,
         resources: Resources,
-        on_report: Callable[[Execution], None],
-        flush: Callable[[Execution], Awaitable[None]],
+        reports: TakesReports,
     ) -> None:
         self.task = task
         self.resources = resources
@@ -220,11 +227,10 @@ class Execution:
         self.logs: tuple[LogLine, ...] = ()
         self.error: BaseException | None = None
         self.is_settled = False  # what became of it is stored already
-        self.tries = Tries()  # of steps, to be recorded with the outcome
-        self._on_report = on_report
-        self._flush = flush
+        self.tries = NO_TRIES  # of steps, to be recorded with the outcome
+        self._reports = reports
         self._in_thread = False
-        self._leaving: list[Leaving] = []  # not awaited
+        self._leaving: tuple[Leaving, ...] = ()  # not awaited
         self._calling: asyncio.Task[Any] | None = None
         self._running: asyncio.Task[Outcome] | None = None
         self._loop = asyncio.get_running_loop()
@@ -237,14 +243,15 @@ class Execution:
         return self._shown[1]
 
     def start(
-        self, queue: Any, now: Callable[[], datetime], threads: Threads, claimed_since: datetime
+        self, queue: Any, now: Callable[[], datetime], threads: Threads, traced_since: datetime | None
     ) -> asyncio.Task[Outcome]:
+        """`traced_since` is when its claim began; None: this program does not trace."""
         context = Context(self, queue, now)
-        if tracing.is_on():
-            running = tracing.traced(self.task, claimed_since, lambda: self._outcome(context, threads))
-        else:
+        if traced_since is None:
             running = self._outcome(context, threads)
-        self._running = asyncio.create_task(running, name=f"rota:{self.task.kind}")
+        else:
+            running = tracing.traced(self.task, traced_since, lambda: self._outcome(context, threads))
+        self._running = self._loop.create_task(running, name=f"rota:{self.task.kind}")
         return self._running
 
     def stop(self, reason: StopReason) -> None:
@@ -258,10 +265,12 @@ class Execution:
         self.stopping = max(self.stopping or reason, reason, key=list(StopReason).index)
 
     def outcome(self) -> Outcome:
-        """When what `start` gave has ended."""
-        assert self._running is not None, "it was started"
+        """When what `start` gave has ended. Its asyncio task is let go here: the context of that leads back to this
+        object, and only the garbage collector could free them."""
+        ended, self._running = self._running, None
+        assert ended is not None, "it was started"
         try:
-            return self._running.result()
+            return ended.result()
         except asyncio.CancelledError:  # before its first step
             return Completed(None) if self.stopping is StopReason.CANCEL else Released()
         except BaseException as error:  # a GeneratorExit from something awaited passes all but the outermost
@@ -277,9 +286,7 @@ class Execution:
 
     @property
     def still_runs(self) -> bool:
-        """Its outcome is known, but its thread still runs, or it did not let itself be cancelled."""
-        if self._running is None or not self._running.done():
-            return False
+        """Whether its thread still runs, or it did not let itself be cancelled. Asked when it has ended."""
         return self._in_thread or (self._calling is not None and not self._calling.done())
 
     def call_when_ended(self, tell: Callable[[], None]) -> None:
@@ -294,7 +301,7 @@ class Execution:
         """Store an artifact: on the loop while its caller goes on, in a thread before it does."""
         if _is_on(self._loop):
             leaving = Leaving(self._loop.create_task(storing), self._awaited)
-            self._leaving.append(leaving)
+            self._leaving = (*self._leaving, leaving)
             return leaving
         stored = self.call(storing)
         done: asyncio.Future[Artifact] = self._loop.create_future()
@@ -303,15 +310,14 @@ class Execution:
 
     def _awaited(self, leaving: Leaving) -> None:
         """What goes wrong is raised to the caller."""
-        if leaving in self._leaving:
-            self._leaving.remove(leaving)
+        self._leaving = tuple(each for each in self._leaving if each is not leaving)
 
     def reported(self) -> None:
         """There is something to store; called from any thread."""
-        self._loop.call_soon_threadsafe(self._on_report, self)
+        self._loop.call_soon_threadsafe(self._reports.note_report, self)
 
     async def flush(self) -> None:
-        await self._flush(self)
+        await self._reports.flush(self)
 
     def taken_reports(self) -> Reports:
         """What was reported since the last time, to be stored now."""
@@ -361,7 +367,10 @@ class Execution:
         """What the handler returned, or what it raised: as a value, since asyncio lets SystemExit and
         KeyboardInterrupt of a task out of the event loop."""
         try:
-            ending: Ending = await self._called(context, threads), None
+            if self.handler.signature.asks_for:
+                ending: Ending = await self._called_with_resources(context, threads), None
+            else:
+                ending = await self._called_with({}, context, threads), None
         except BaseException as error:
             ending = None, error
         return await self._when_left(ending) if self._leaving else ending
@@ -379,9 +388,7 @@ class Execution:
         problem = next((each for each in left if isinstance(each, BaseException)), None)
         return ending if problem is None or ending[1] is not None else (None, problem)
 
-    async def _called(self, context: Context, threads: Threads) -> Any:
-        if not self.handler.signature.asks_for:
-            return await self._called_with({}, context, threads)
+    async def _called_with_resources(self, context: Context, threads: Threads) -> Any:
         async with AsyncExitStack() as stack:
             made = await self.resources.arguments(self.handler.signature, context, stack)
             return await self._called_with(made, context, threads)

@@ -83,13 +83,13 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     limit: Limit | None = None
 
 
-class Completed(msgspec.Struct, frozen=True):
+class Completed(msgspec.Struct, frozen=True, gc=False):
     """The handler returned."""
 
     output: Any = None
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
+class Failed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The handler raised, or ran out of time, or its worker lost the lease. `delay` replaces the usual backoff;
     `output` is what a command left although it failed."""
 
@@ -100,7 +100,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     lease_lost: bool = False
 
 
-class Rescheduled(msgspec.Struct, frozen=True, kw_only=True):
+class Rescheduled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The handler asked to run again later."""
 
     delay: timedelta
@@ -108,7 +108,7 @@ class Rescheduled(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Released(msgspec.Struct, frozen=True, kw_only=True):
+class Released(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The worker stopped before the handler ended: the task goes back as if it had not been claimed. Or it cannot run a
     workflow with the code that it has (`failure`): another may, after `delay`."""
 
@@ -116,7 +116,7 @@ class Released(msgspec.Struct, frozen=True, kw_only=True):
     delay: timedelta = timedelta(0)
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class Cancelled(msgspec.Struct, frozen=True, gc=False):
     """A workflow that was to be cancelled has undone what it did; or not all of it (`failure`)."""
 
     failure: Failure | None = None

@@ -77,7 +77,7 @@ class Renewal(msgspec.Struct, frozen=True, kw_only=True):
     logs: tuple[LogLine, ...] = ()
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a claimed task ended, with what its handler reported on the way. `task` is as the worker last saw it. `tries`
     are those of the last steps of a workflow, which are recorded along."""
 

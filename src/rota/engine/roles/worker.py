@@ -13,6 +13,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settl
 from ..executor import Execution, StopReason
 from ..guard import entering_handler, is_a
 from ..handlers.providers import Resources
+from ..observe import tracing
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 from ..runtimes.runtimes import Runtimes
 from ..workflows.runner import WorkflowExecution
@@ -190,7 +192,8 @@ class TaskWorker:
             is_running=bool(self._running),
             begun=frozenset(execution.task.id for execution in (*self._running, *self._overrunning)),
         )
-        began, asked = self._queue.clock.now(), self._queue.clock.monotonic()
+        traced_since = self._queue.clock.now() if tracing.is_on() else None
+        asked = self._queue.clock.monotonic()
         self._asked_for += free
         try:
             claimed: Claimed = await self._queue.store.transact(
@@ -205,7 +208,7 @@ class TaskWorker:
             if is_late:
                 self._give_back(task)
             else:
-                self._start(task, began)
+                self._start(task, traced_since)
         if claimed.is_more_ready:
             self.wake.set()
             return None
@@ -308,13 +311,13 @@ class TaskWorker:
 
     # Handlers
 
-    def _start(self, task: Task, claimed_since: datetime) -> None:
+    def _start(self, task: Task, traced_since: datetime | None) -> None:
         execution = self._execution(task)
         self._running[execution] = None
         self.handlers_ended.clear()
         self.leases.started()
-        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, claimed_since)
-        running.add_done_callback(lambda _: self._handler_ended(execution))
+        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, traced_since)
+        running.add_done_callback(partial(self._handler_ended, execution))
         self._observe(TaskStarted(task))
 
     def _give_back(self, task: Task) -> None:
@@ -325,18 +328,17 @@ class TaskWorker:
 
     def _execution(self, task: Task) -> Execution:
         handler = self.runtimes.handler(task.kind)
-        reporting: Any = {"on_report": self.leases.note_report, "flush": self.leases.flush}
         if handler.is_workflow:
             return WorkflowExecution(
-                self._app, self._observe, task, handler, resources=self.resources, **reporting
+                self._app, self._observe, task, handler, resources=self.resources, reports=self.leases
             )
-        return Execution(task, handler, resources=self.resources, **reporting)
+        return Execution(task, handler, resources=self.resources, reports=self.leases)
 
     def _queue_of(self, task: Task) -> QueueLike:
         """What a handler may reach: the queue of its own tenant and no other."""
         return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
 
-    def _handler_ended(self, execution: Execution) -> None:
+    def _handler_ended(self, execution: Execution, _: object) -> None:
         if execution not in self._running:
             return  # abandoned
         self._forget(execution)

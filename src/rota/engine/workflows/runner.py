@@ -73,10 +73,10 @@ class WorkflowExecution(Execution):
         self.wake = asyncio.Event()
 
     def start(
-        self, queue: Any, now: Callable[[], datetime], threads: Threads, claimed_since: datetime
+        self, queue: Any, now: Callable[[], datetime], threads: Threads, traced_since: datetime | None
     ) -> asyncio.Task[Outcome]:
         self.store: Store = queue.store
-        return super().start(queue, now, threads, claimed_since)
+        return super().start(queue, now, threads, traced_since)
 
     def stop(self, reason: StopReason) -> None:
         """The code is not cancelled: the runner sees it, and does what is right."""
