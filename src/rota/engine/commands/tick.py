@@ -78,15 +78,19 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
 def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
     """Decide about the schedules that are due, at most `limit` of them and until there are `ROWS_PER_TICK` rows to
-    write, and write it all in one commit."""
+    write, and write it all in one commit. The first run trusts that the times have no rows yet, unless they have
+    waited, since the ids of the rows would disprove it; a later run reads them. (The clock may have gone back.)"""
+    is_first = True
 
     async def work(tx: Tx) -> Tick:
+        nonlocal is_first
+        trusts, is_first = is_first, False
         due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
         if not due:
             return await _upcoming(tx, limit)
         firing = await _Firing.read(tx, due, jumped)
         is_more_due = len(due) == limit or len(firing.decisions) < len(due)
-        return await firing.write(tx, is_more_due)
+        return await firing.write(tx, is_more_due, trusts)
 
     return work
 
@@ -148,13 +152,16 @@ class _Firing:
         templates = await templates_of(tx, due)
         return cls(due, decisions, live, templates, tenants, left, await Fillings.of(tx, due))
 
-    async def write(self, tx: Tx, is_more_due: bool) -> Tick:
+    async def write(self, tx: Tx, is_more_due: bool, trusts: bool) -> Tick:
         cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
         awaited = [replace(live, awaited=True) for decision in self.decisions for live in decision.awaits]
         for found, decision in zip(self.due, self.decisions, strict=False):
             awaited += self.fillings.awaited(found, () if decision.cancels else self.live[found.id])
         ids = [_run_ids(decision) for decision in self.decisions]
         asked = [id for each in ids for id in each.values()]
+        if trusts:
+            waited = [found.buffered for found in self.due]
+            asked = [each[at] for each, times in zip(ids, waited, strict=False) for at in times if at in each]
         known = await tx.get_many(Run, asked) if asked else {}
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
