@@ -153,3 +153,15 @@ async def test_a_key_is_freed_and_taken_in_one_work(store: Store) -> None:
 
     await store.transact(swap)
     assert [each.id for each in (await store.snapshot())["schedule"]] == ["a", "c"]
+
+
+async def test_a_work_writes_records_of_several_types(store: Store) -> None:
+    """As a tick does; a store may send them together, and still finds the one that was changed meanwhile."""
+    [plan] = await put(store, schedule("s1"))
+    [changed] = await put(store, replace(plan, description="changed meanwhile"))
+    with pytest.raises(Conflict):
+        await put(store, replace(plan, run_count=1), run("r"), task("t"), event("e"), schedule("s2"))
+    assert await get(store, Schedule, "s2") is None
+    written = await put(store, replace(changed, run_count=1), run("r"), task("t"), event("e"), schedule("s2"))
+    assert [each.version for each in written] == [3, 1, 1, 1, 1]
+    assert [await get(store, type(each), each.id) for each in written] == written

@@ -34,15 +34,12 @@ class ForeignConnection(Protocol):
 
     async def fetch(self, sql: str, *args: Any) -> list[Any]: ...
 
-    async def fetchval(self, sql: str, *args: Any) -> Any: ...
-
     async def execute(self, sql: str, *args: Any) -> Any: ...
 
 
 class _Asyncpg:
     def __init__(self, connection: Any) -> None:
         self.fetch = connection.fetch
-        self.fetchval = connection.fetchval
         self.execute = connection.execute
         self._connection = connection
 
@@ -85,9 +82,6 @@ class _Psycopg:
         with self._cursor(self._connection, row_factory=self._rows) as cursor:
             cursor.execute(sql, args or None)
             return list(cursor.fetchall()) if cursor.description else []
-
-    async def fetchval(self, sql: str, *args: Any) -> Any:
-        return (await self.fetch(sql, *args))[0][0]
 
     async def execute(self, sql: str, *args: Any) -> Any:
         await self.fetch(sql, *args)

@@ -12,9 +12,11 @@ so that an idle node begins no transactions: it sends 0.75 statements a second, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...domain.errors import Conflict, StoreError
@@ -25,6 +27,8 @@ from .rows import WRITERS, Histories, Rows, Writer
 from .task_row import has_same_body
 
 __all__ = ["DatabaseTransaction", "Records", "SecondStatement"]
+
+_PLACE = re.compile(r"\$(\d+)")
 
 Records = dict[type[Record], dict[str, Record]]
 """Records that are put or deleted, by type and id."""
@@ -147,8 +151,8 @@ class DatabaseTransaction:
             return await self._commit_in_one_statement(whole, writes[0].rows)
         if writes:
             await self.begin()
-        for write in writes:
-            await self._send(write)
+        for some in _of_different_tables(writes):
+            await self._send(some)
         if commit:
             await self.commit()
         return None
@@ -161,14 +165,17 @@ class DatabaseTransaction:
         with self._failure_kept(COMMITTING):
             await self._connection.execute(statement, *rows.parameters, *notification)
 
-    async def _send(self, write: _Write) -> None:
+    async def _send(self, writes: Sequence[_Write]) -> None:
         self._has_written = True
+        statement = together(tuple(write.statement for write in writes))
+        parameters = [value for write in writes for value in write.rows.parameters]
         with self._failure_kept("writing"):
-            found = await self._connection.fetchval(write.statement, *write.rows.parameters)
-        if found != len(write.rows.ids):
-            ids = ", ".join(write.rows.ids[:10])
-            self.failure = Conflict(f"changed or removed by someone else: one of {ids}")
-            raise self.failure
+            [numbers] = await self._connection.fetch(statement, *parameters)
+        for write, number in zip(writes, numbers, strict=True):
+            if number != len(write.rows.ids):
+                ids = ", ".join(write.rows.ids[:10])
+                self.failure = Conflict(f"changed or removed by someone else: one of {ids}")
+                raise self.failure
 
     async def commit(self) -> None:
         if not self.is_open:
@@ -201,6 +208,7 @@ class DatabaseTransaction:
 class _Write(NamedTuple):
     """A statement with its rows, and the statement that is a whole commit with the same rows, if there is one."""
 
+    table: str
     statement: str
     committing_statement: str | None
     rows: Rows
@@ -213,7 +221,7 @@ def _in_order(statements: Statements, deletes: Records, puts: Records, replaced:
     for of_type, gone in deletes.items():
         own, writer = statements.of[of_type], WRITERS[of_type]
         rows = writer.identities(gone.values())
-        writes.append(_Write(writer.compose(own.delete, rows.varying), None, rows))
+        writes.append(_Write(writer.name, writer.compose(own.delete, rows.varying), None, rows))
     for of_type, records in puts.items():
         own, writer = statements.of[of_type], WRITERS[of_type]
         old = [record for record in records.values() if record.version > 1]
@@ -252,4 +260,39 @@ def _deleted_first(records: list[Record]) -> list[list[Record]]:
 
 
 def _write(writer: Writer, statement: str, committing: str, rows: Rows) -> _Write:
-    return _Write(writer.compose(statement, rows.varying), writer.compose(committing, rows.varying), rows)
+    return _Write(
+        writer.name,
+        writer.compose(statement, rows.varying),
+        writer.compose(committing, rows.varying),
+        rows,
+    )
+
+
+def _of_different_tables(writes: Sequence[_Write]) -> Iterator[list[_Write]]:
+    """The writes in order, in parts that can be one statement each: PostgreSQL does the writes of a statement in no
+    order, and two of the same table need theirs."""
+    part: list[_Write] = []
+    for write in writes:
+        if any(write.table == other.table for other in part):
+            yield part
+            part = []
+        part.append(write)
+    if part:
+        yield part
+
+
+@lru_cache(1000)
+def together(statements: tuple[str, ...]) -> str:
+    """One statement that does several writes. Its row has the number of rows of each. (A tick and a claim in one commit
+    are 8 round trips, and 10 if each table has its own.)"""
+    parts: list[str] = []
+    parameters = 0
+    for number, statement in enumerate(statements):
+        parts.append(f"part{number} as ({_with_places_moved(statement, parameters)})")
+        parameters += max(int(place) for place in _PLACE.findall(statement))
+    counts = ", ".join(f"(select count(*) from part{number})" for number in range(len(parts)))
+    return f"with {', '.join(parts)} select {counts}"
+
+
+def _with_places_moved(statement: str, by: int) -> str:
+    return _PLACE.sub(lambda place: f"${int(place[1]) + by}", statement)
