@@ -1,4 +1,4 @@
-"""A queue in memory, and a worker that runs the commands of templates in real time."""
+"""A queue, and a worker that runs the commands of templates in real time."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Bench:
         return await self.queue.get(task.id)
 
 
-def on_bench(scenario: Callable[[Bench], Awaitable[None]], **options: Any) -> None:
+def on_bench(scenario: Callable[[Bench], Awaitable[None]], store: str = "memory:", **options: Any) -> None:
     async def play() -> None:
-        async with rota.connect("memory://") as queue:
+        async with rota.connect(store) as queue:
             bench = Bench(queue, **options)
             try:
                 await scenario(bench)
