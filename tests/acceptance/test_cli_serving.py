@@ -50,6 +50,9 @@ def test_replay_in_bulk_counts_first() -> None:
     assert document(f"{line} --dry-run") == {"replayed": 0, "matching": 3}
     assert "3 tasks would be replayed" in rota(f"{line} --dry-run").stdout
     assert document(line) == {"replayed": 3, "matching": 3}
+    rota(["cancel", ids[0]])
+    assert "1 task would be replayed" in rota(f"{line} --dry-run").stdout
+    assert "replayed 1 task\n" in rota(line).stdout
     assert "replayed 0 tasks" in rota(line).stdout
     assert "name tasks, or give --status" in complaint("replay")
     assert "name tasks, or give --status" in complaint(f"replay {ids[0]} --status failed")
