@@ -276,13 +276,15 @@ async def test_a_changed_rate_gives_other_moments(world: World) -> None:
     assert marks.most_within("1", MINUTE) == 10
 
 
+@pytest.mark.parametrize("of_queue", [None, 3], ids=["kind alone", "behind a queue"])
 @pytest.mark.parametrize("fault", list(Fault))
 @on_any_store
-async def test_a_fault_at_every_store_call(world: World, fault: Fault) -> None:
+async def test_a_fault_at_every_store_call(world: World, fault: Fault, of_queue: int | None) -> None:
     """Two nodes, of which one meets the fault again and again."""
     marks = Marks(world, seconds=3)
     world.app.task("work", limit=rota.Limit(concurrency=2, rate="20/m", key="customer"))(marks.handle)
     await world.queue.declare_limits(world.app)
+    await world.queue.limit_queue("default", concurrency=of_queue)
     tasks = await world.queue.submit_many([("work", {"customer": n % 2}) for n in range(20)])
     stop = asyncio.Event()
     nodes = [
