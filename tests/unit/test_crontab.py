@@ -65,6 +65,19 @@ def test_a_users_crontab() -> None:
     assert short == "line 16 was not taken: it has too few fields"
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("flock -n /tmp/poll.lock /srv/bin/poll", "poll"),
+        ("/usr/bin/flock -w 10 /tmp/lock timeout 1h nice -n 10 /srv/backup.sh --all", "backup.sh"),
+        ("sudo -u shop -H LANG=C /srv/report", "report"),
+        ("flock", "command"),
+    ],
+)
+def test_a_schedule_is_called_as_the_program_that_does_the_work(command: str, name: str) -> None:
+    assert list(imported(f"0 9 * * * {command}\n", timezone="UTC").document["schedules"]) == [name]
+
+
 def test_a_systems_crontab_names_users() -> None:
     text = (
         "HOME=/var/empty\nTZ=Nowhere/Else\n17 *\t* * *\troot\tcd / && run-parts --report /etc/cron.hourly\n"

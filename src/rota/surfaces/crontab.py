@@ -179,6 +179,13 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 
+_RUN_NOTHING = {"cd", "test", "[", "sleep", "set", "export"}
+_WRAPPERS = dict.fromkeys(
+    ("chronic", "env", "exec", "ionice", "nice", "nohup", "sudo", "time", "timeout"), 0
+) | {"flock": 1}
+"""Programs that run another, and how many words there are before it, beside options and numbers."""
+
+
 def _free_name(text: str, taken: dict[str, Any]) -> str:
     """A name from the program that a command runs: `backup.sh` for `cd /srv && /srv/backup.sh --all`."""
     name = next(_programs(text), "command")
@@ -189,14 +196,19 @@ def _free_name(text: str, taken: dict[str, Any]) -> str:
 
 
 def _programs(command: str) -> Iterator[str]:
-    skipped = {"cd", "test", "[", "sleep", "nice", "env", "sudo", "exec", "set", "export"}
+    """The programs that it runs: not what is run only to run another."""
     for part in re.split(r"&&|\|\||;|\n", command):
+        is_wrapped, left_out = False, 0
         for word in part.split():
-            if "=" in word or word in skipped:
-                if word in ("cd", "test", "[", "sleep", "set", "export"):
-                    break
-                continue
-            base = re.sub(r"[^\w.-]+", "-", word.rsplit("/", 1)[-1]).strip("-.")
-            if base:
-                yield base[:60]
-            break
+            if word in _RUN_NOTHING:
+                break
+            if (name := word.rsplit("/", 1)[-1]) in _WRAPPERS:
+                is_wrapped, left_out = True, _WRAPPERS[name]
+            elif "=" in word or (is_wrapped and re.fullmatch(r"-.*|\d+[smhd]?", word)):
+                left_out += word in ("-u", "--user")
+            elif left_out:
+                left_out -= 1
+            else:
+                if base := re.sub(r"[^\w.-]+", "-", name).strip("-."):
+                    yield base[:60]
+                break
