@@ -56,7 +56,9 @@ def test_a_workflow_from_start_to_end() -> None:
     assert "code version: 1" in shown
     assert '"lamp"' in next(line for line in shown.splitlines() if "reserve" in line)
     assert document("workflow list --status pending")["tasks"][0]["id"] == run
-    assert run in rota("workflow list").stdout
+    assert f"{run}  order" in (listed := rota("workflow list").stdout)
+    assert "waits for the signal paid" in listed
+    assert "available_at" not in rota(f"status {run}").stdout, "there is no time that it waits for"
     assert (
         rota(f"workflow signal {run} paid 40 --idempotency-key one").stdout == f"sent paid to order {run}\n"
     )

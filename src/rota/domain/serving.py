@@ -54,6 +54,7 @@ __all__ = [
     "runs_no_shell",
     "seen_by",
     "silent_scheduler",
+    "waited_for",
     "workers_of",
 ]
 
@@ -214,7 +215,7 @@ def explain(
     if limited is not None:
         return Waiting(f"it {limited}{aside}", "limited")
     if task.available_at > now and task.waits_for:
-        return Waiting(f"it waits for {_waited_for(task, now)}{aside}", "dependency")
+        return Waiting(f"it waits for {waited_for(task, now)}{aside}", "dependency")
     if task.available_at > now:
         return Waiting(f"it is due in {length(task.available_at - now)}{aside}", "not_due")
     if paused is not None:
@@ -235,7 +236,8 @@ def _of_running(task: Task, now: datetime, nodes: Sequence[NodeState]) -> Waitin
     return Waiting(f"{silent}; the task is taken back when its lease has run out", "worker_silent")
 
 
-def _waited_for(task: Task, now: datetime) -> str:
+def waited_for(task: Task, now: datetime) -> str:
+    """What a workflow that is parked waits for."""
     labels = [
         f"the signal {label.removeprefix('receive:')}" if label.startswith("receive:") else label
         for label in task.waits_for

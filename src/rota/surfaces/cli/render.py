@@ -126,11 +126,12 @@ class Screen:
     def remark(self, text: str) -> None:
         """To stderr: not part of the answer."""
         self.still()
+        text = prose_for(sys.stderr, text)
         plain = not _is_terminal(sys.stderr) or bool(os.environ.get("NO_COLOR"))
         click.echo(text, err=True, color=False if plain else None)
 
     def warn(self, text: str) -> None:
-        self.remark(prose_for(sys.stderr, f"{click.style('warning:', fg='yellow', bold=True)} {text}"))
+        self.remark(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
 
     def json(self, document: Any) -> None:
         """One document: indented for people, one line for programs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from functools import update_wrapper
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .render import Screen, prose_for
+from .render import Screen
 
 if TYPE_CHECKING:
     from ..python.client import Page, Queue
@@ -95,7 +94,7 @@ class Session:
         matching = f" with {', '.join(given)}" if given else ""
         tenant = "" if settings.is_default("tenant") else f" of tenant {settings['tenant']}"
         said = f"no {what}{matching}{tenant} in {self._place()}" + (f"; {advice}" if advice else "")
-        self.screen.remark(prose_for(sys.stderr, said))
+        self.screen.remark(said)
 
     def say_more(self, page: Page[Any]) -> None:
         """That there may be more than the page that was shown."""

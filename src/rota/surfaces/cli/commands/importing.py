@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from ..command import command
-from ..render import prose_for
 from ..session import Session, with_session
 
 __all__ = ["crontab"]
@@ -71,7 +70,7 @@ def crontab(
         f"took {lines}, on the clock of {clocks}; nothing is changed yet:"
         f" `rota apply {'FILE' if output is None else output}` shows what would be, and asks"
     )
-    session.screen.remark(prose_for(sys.stderr, said))
+    session.screen.remark(said)
 
 
 def _text(file: str | None) -> str:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain.model import FOREVER
 from ....domain.options import SubmitOptions
+from ....domain.serving import waited_for
 from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
@@ -227,7 +229,7 @@ def about_status(task: Task) -> str:
 def _times(screen: Screen, task: Task, now: datetime) -> Iterator[tuple[str, str]]:
     for name in ("created_at", "available_at", "started_at", "completed_at", "expires_at", "expired_at"):
         at = getattr(task, name)
-        if at is None or (name == "available_at" and at == task.created_at):
+        if at is None or (name == "available_at" and at in (task.created_at, FOREVER)):
             continue
         yield name, screen.when(at, now)
     if task.started_at and task.completed_at and task.completed_at >= task.started_at:
@@ -307,6 +309,8 @@ def _detail(session: Session, task: Task, now: datetime) -> str:
         return relative(at, now) if session.screen.is_terminal else seconds(at)
 
     match task.status:
+        case "pending" if task.waits_for:
+            return f"waits for {waited_for(task, now)}"
         case "pending" if task.available_at > now:
             return f"due {when(task.available_at)}" + (f" (retry {task.retries})" if task.retries else "")
         case "pending" if task.expires_at:
