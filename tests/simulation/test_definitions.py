@@ -256,3 +256,12 @@ async def test_parameters_are_checked_when_they_are_given(world: World) -> None:
     await world.queue.update_template("report", parameters_schema=None)
     assert (await world.queue.execute_template("report", {"day": "one"})).input == {"day": "one"}
     assert not await world.queue.list_schedules()
+
+
+def test_what_is_refused_where_it_is_declared_names_the_schedule() -> None:
+    app = rota.App()
+    problem = "schedule 'nightly': timezone: 'Mars/Base' is not a known time zone"
+    with pytest.raises(rota.Invalid, match=problem):
+        app.schedule("nightly", task_type="work", cron="0 2 * * *", timezone="Mars/Base")
+    with pytest.raises(rota.Invalid, match=problem):
+        app.task("nightly", cron="0 2 * * *", timezone="Mars/Base")(lambda: None)
