@@ -8,11 +8,12 @@ All are plain ASGI, so that they cost little and hold for every route.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ... import redaction
 from ..fields import SLASH
@@ -29,12 +30,6 @@ __all__ = [
 
 log = logging.getLogger("rota.http")
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 MOST_BODY = 2 * 1024 * 1024
 MOST_QUERY = 8 * 1024
 MOST_HEADERS = 32 * 1024
@@ -47,7 +42,7 @@ _TAKEN_AS_JSON = (b"", b"application/x-www-form-urlencoded")
 class Guard:
     """Refuses requests that are too large or not JSON. It wraps an ASGI application."""
 
-    def __init__(self, app: Asgi, most_body: int = MOST_BODY) -> None:
+    def __init__(self, app: ASGIApp, most_body: int = MOST_BODY) -> None:
         self._app = app
         self._most = most_body
 
@@ -119,7 +114,7 @@ class Head:
     """Answers HEAD as GET, without the body. The application that it wraps is asked to GET, and is told that the client
     has gone as soon as the headers are there: a stream of events would never end."""
 
-    def __init__(self, app: Asgi) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -143,7 +138,7 @@ class Head:
 class Redaction:
     """What no answer of this application shows. It wraps an ASGI application."""
 
-    def __init__(self, app: Asgi, fields: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, fields: Sequence[str]) -> None:
         self._app = app
         self._fields = fields
 
@@ -155,7 +150,7 @@ class Redaction:
 class RequestRecorder:
     """Counts and logs each answer when it begins. It wraps an ASGI application."""
 
-    def __init__(self, app: Asgi, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
 

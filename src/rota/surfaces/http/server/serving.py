@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....domain.errors import Invalid
 from ....engine.clock import Clock, wait_for_any
@@ -30,11 +30,6 @@ PATIENCE = timedelta(seconds=5)
 DATE = timedelta(seconds=1)
 """How old the `Date` of an answer may be."""
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Any, Receive, Send], Awaitable[None]]
-
 
 async def check_reach(place: Place, store: Store, clock: Clock) -> None:
     """Refuse to be reachable from other machines while there are no keys to tell callers apart."""
@@ -48,7 +43,7 @@ async def check_reach(place: Place, store: Store, clock: Clock) -> None:
 
 
 async def serve(
-    api: Asgi,
+    api: ASGIApp,
     listening: socket.socket,
     *,
     until: asyncio.Event,
@@ -60,7 +55,11 @@ async def serve(
 
 
 def prepared(
-    api: Asgi, *, until: asyncio.Event, limits: ConnectionLimits | None = None, patience: timedelta = PATIENCE
+    api: ASGIApp,
+    *,
+    until: asyncio.Event,
+    limits: ConnectionLimits | None = None,
+    patience: timedelta = PATIENCE,
 ) -> Server:
     """A server that has imported all that it needs: `await prepared(…).serve([socket])`."""
     limits = limits or fitting_limits()
@@ -125,11 +124,11 @@ class Streams:
     """Ends event streams when the server stops. To the application this looks like a client that went away; the client
     gets the end of an answer, and not a broken one."""
 
-    def __init__(self, app: Asgi, until: asyncio.Event) -> None:
+    def __init__(self, app: ASGIApp, until: asyncio.Event) -> None:
         self._app = app
         self._until = until
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         stream = Stream(receive, send, self._until)
