@@ -131,7 +131,7 @@ class Waiters:
         self._look_later(loop)
 
     def _wake(self, of: RecordTypes | None) -> None:
-        """Those who wait for one of these; None: everyone."""
+        """Wake the callers that wait for one of these types; None: all."""
         for future, awaited in self._asleep.items():
             if of is None or awaited is None or of & awaited:
                 _finish(future)

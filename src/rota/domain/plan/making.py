@@ -116,8 +116,8 @@ class Item(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What would happen. Those to which nothing happens are there, too, if they are declared. `basis` stands for what
-    it was made of: with the same basis and time, it need not be made again."""
+    """What an apply would do. Declared items that stay as they are have a place in it, too. `basis` stands for what the
+    plan was made of: with the same basis and time, it need not be made again."""
 
     tenant: str
     at: datetime
@@ -132,7 +132,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def changes(self) -> list[Item[Any]]:
-        """Those that an apply would show afterwards."""
+        """The items that an apply would create or change."""
         return [each for each in self.items if each.differences]
 
     @property
@@ -220,7 +220,7 @@ def basis_of(
 
 
 def _check_chains(items: Sequence[Item[Schedule]], stored: Stored) -> None:
-    """Those that come after others name schedules that will be there, and no chain closes."""
+    """Refuse a schedule that runs after one that will not be there, or after itself."""
     upstream = {key: upstream_of(old) for key, old in stored.schedules.items()}
     upstream |= {item.name: upstream_of(item.new) for item in items}
     for item in items:
@@ -291,7 +291,7 @@ def _has_handled(old: Schedule, nominal: datetime) -> bool:
 
 @contextmanager
 def naming(what: str, name: str) -> Iterator[None]:
-    """What is refused meanwhile is said of this schedule or template."""
+    """A refusal inside names this schedule, template or calendar."""
     try:
         yield
     except Refused as refused:
@@ -501,7 +501,7 @@ def _merged(
     *,
     force: bool,
 ) -> Item[R]:
-    """What is declared, laid over what is there, except for what was edited by hand since the last apply."""
+    """The declared options, laid over the record. Options that were edited by hand since the last apply stay."""
     wanted, as_is = edited(options), form(old)
     as_declared = as_is if wanted is old else form(wanted)
     by_hand = () if force or wanted is old else _edited_by_hand(old.applied, as_is, as_declared)
@@ -525,7 +525,7 @@ def _merged(
 def _edited_by_hand(
     applied: Mapping[str, str] | None, as_is: Mapping[str, Any], as_declared: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """The options that are not as they were applied, of those that are not as they are declared."""
+    """The options that someone changed since they were applied, and that differ from the declaration."""
     if applied is None:
         return ()
     found = _digests(as_is)

@@ -481,7 +481,7 @@ class DaySet:
         return (number for number in range(SHAPES) if self._months >> number % 12 & 1)
 
     def _chosen(self, months: Iterator[int]) -> Iterator[int]:
-        """Those that the blocks allow."""
+        """The months that the blocks allow."""
         if self._blocks is None:
             return months
         size, origin, interval = self._blocks

@@ -154,8 +154,8 @@ class Elapsed:
 
 
 class ByChoice:
-    """Instants at which the clock of `zone` shows a reading of `pattern`: of those that it shows twice the ones that
-    `fold` chooses, and for those that it leaves out the moment that `gap` chooses, once for each gap."""
+    """Instants at which the clock of `zone` shows a reading of `pattern`. Where a reading comes twice, `fold` chooses.
+    Where the clock leaves readings out, `gap` chooses the moment, one for each gap."""
 
     __slots__ = ("_fold", "_gap", "_origin", "_pattern", "_zone")
 

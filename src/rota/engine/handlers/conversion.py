@@ -92,7 +92,7 @@ class FieldsDecoder:
 
 
 def decoder(hint: Any, name: str) -> Decoder | None:
-    """What reads values of this type; None if any will do. Refused is what JSON cannot become."""
+    """The decoder of values of this type; None: any value will do. A type that JSON cannot become is refused."""
     hint = _iterable_as_list(hint)
     if hint in _UNTYPED or isinstance(hint, TypeVar):
         return None
@@ -120,7 +120,7 @@ def encoded(value: Any, path: str) -> Any:
 
 
 def _iterable_as_list(hint: Any) -> Any:
-    """Of JSON, what can be iterated over is a list."""
+    """An Iterable is read as a list: JSON has nothing else to iterate over."""
     if get_origin(hint) is Iterable:
         return list[get_args(hint)[0]]  # type: ignore[misc]  # a type that is known at run time
     return list if hint is Iterable else hint

@@ -1,4 +1,4 @@
-"""What someone who looks after a store asks: is it healthy, and if not, what is wrong with what?
+"""The health of a store: what is late, lost, stuck, missed or cannot be read.
 
 Each check is a work for `store.read`, and looks only where an index leads, so it is quick on any store;
 `broken_records` looks at everything."""

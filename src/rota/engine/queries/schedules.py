@@ -102,7 +102,7 @@ def schedule_page(query: OrderedSchedules, limit: int) -> Work[list[Schedule]]:
 
 
 LOOKED_THROUGH = 10_000
-"""Among so many of the first is looked for schedules that match, before one has to ask for a look at all of them."""
+"""A search looks through so many schedules, the first in its order, before one has to ask for all of them."""
 
 
 def first_schedules(query: OrderedSchedules, limit: int) -> Work[tuple[list[Schedule], int | None]]:
@@ -266,7 +266,7 @@ def why(tenant: str, key: str, at: datetime) -> Work[Why]:
 
 
 async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
-    """What the task of this row waits for; without one, that nobody handles what the schedule would start."""
+    """Why the task of this row waits. Without a row: that nobody handles what the schedule would start, if so."""
     if row is not None:
         task = None if row.target_id is None else await tx.get(Task, row.target_id)
         return None if task is None else await wait_of(tx, task)

@@ -74,7 +74,7 @@ def tasks_by_beginning(tenant: str, beginning: str, limit: int) -> Work[list[Tas
 
 
 def some_tasks(tenant: str, ids: Collection[str]) -> Work[dict[str, Task]]:
-    """Those that there are, by id."""
+    """The tasks that exist, by id."""
 
     async def work(tx: Tx) -> dict[str, Task]:
         found = await tx.get_many(Task, ids)
@@ -106,7 +106,7 @@ def one_artifact(tenant: str, id: str, name: str) -> Work[Artifact | None]:
 
 
 def named_contents(keys: Sequence[str]) -> Work[set[str]]:
-    """Those of the contents that a record names."""
+    """The contents that some record names."""
 
     async def work(tx: Tx) -> set[str]:
         found = await tx.find(ArtifactsByContent(contents=tuple(keys)), len(keys))
@@ -170,7 +170,7 @@ def task_query(tenant: str, **filters: Any) -> Work[TaskList]:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOOKED_THROUGH = 10_000
-"""So many tasks are looked through for those that match, before one has to say how far back to look."""
+"""A search looks through so many tasks. For more, the caller says how far back to look."""
 
 WINDOWS = (timedelta(days=30), timedelta(days=7), timedelta(days=1), timedelta(hours=1), timedelta(minutes=5))
 

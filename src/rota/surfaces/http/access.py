@@ -173,7 +173,7 @@ class Access:
         secret = "" if parsed is None else parsed[1]
         if not keys.matches(key, secret) or key is None:
             wait = self._guesses.take(address, now)
-            if wait is not None:  # whoever has a good key is not held up by whoever has not
+            if wait is not None:  # a good key from the same address is not held up
                 raise _too_many("too many wrong keys came from this address", wait)
             raise _unauthorized("this API key is not valid, or was revoked")
         return self._caller(key, now)

@@ -136,7 +136,7 @@ class Service:
     async def shared_soon(
         self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta = timedelta(0)
     ) -> Any | None:
-        """The same, for pages that must not wait; None: it takes longer, and whoever asks again finds it."""
+        """The same, for pages that must not wait. None: the answer takes longer; a later request finds it."""
         asking = asyncio.ensure_future(self.shared(name, ask, rest))
         done, _ = await asyncio.wait({asking}, timeout=SOON.total_seconds())
         return done.pop().result() if done else None

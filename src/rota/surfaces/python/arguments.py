@@ -92,7 +92,7 @@ def check_registered(target: Target, app: App) -> None:
 
 
 def changed_target(old: Target, chosen: Mapping[str, Any]) -> Target:
-    """The old one with what is named, or else the new one that is given."""
+    """The old target with the options that are named, or the new one, if one is given."""
     kind = chosen.get("task_type")
     if chosen.get("target") is not None:
         return new_target(chosen)
@@ -211,7 +211,7 @@ def declared_changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any
 
 @contextmanager
 def in_words_of(options: Mapping[str, Any]) -> Iterator[None]:
-    """Who gave a `rule` knows nothing of the rrule or the run_at that it became."""
+    """If a `rule` was given, a refusal inside names that, and not the rrule or the run_at that it became."""
     try:
         yield
     except Invalid as problem:

@@ -48,7 +48,7 @@ AT_ONCE = 500
 
 
 async def change_schedules(queue: Queue, action: str, note: str | None, **filters: Any) -> tuple[int, int]:
-    """(changed, left): left are those that refuse it, such as a completed one that is to be resumed."""
+    """(changed, left): left are the schedules that refuse it, as a completed one refuses to be resumed."""
     changed = left = 0
     for id in await _matching(queue, filters):
         try:
@@ -369,7 +369,7 @@ def _begins_with_zone(given: Body) -> bool:
 
 
 def _choices(given: Body, *, keep: bool) -> dict[str, Any]:
-    """What is chosen for days and daylight saving. Where the body says all there is, what it leaves out is cleared."""
+    """The choices for days and daylight saving. A body that replaces the schedule clears those that it leaves out."""
     names = [name for name in ("day_match", "dst_gap", "dst_fold") if name in type(given).model_fields]
     found = {name: getattr(given, name) for name in names}
     return {name: value for name, value in found.items() if value is not None or not keep}

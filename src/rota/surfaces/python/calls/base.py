@@ -72,7 +72,7 @@ class Calls:
         return await self.store.now()
 
     def _check_input(self, kind: object, input: Any) -> None:
-        """Where the handler is known, what it cannot be called with is refused now."""
+        """Refuse an input that the handler cannot be called with, where the handler is known."""
         handler = self.app.handlers.get(kind) if self.app is not None and isinstance(kind, str) else None
         if handler is not None:
             handler.signature.check(input)

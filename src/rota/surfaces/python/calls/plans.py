@@ -124,7 +124,7 @@ class PlanCalls(Calls):
 
 
 def _with_hidden(declared: Declaration, stored: Stored) -> Declaration:
-    """With what is stored where the file says that something is hidden. (Schedules have theirs from `arguments`.)"""
+    """The templates with the stored values where the file hides them. (`arguments` does the same for schedules.)"""
     known = {each.alias: each for each in stored.templates.values()}
     templates = {
         alias: restored(alias, options, of_template(known[alias]) if alias in known else None)
