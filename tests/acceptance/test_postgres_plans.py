@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from postgres_server import new_database
-from rota.domain.model import ScheduleStatus, TaskStatus
+from rota.domain.model import Record, ScheduleStatus, TaskStatus
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.queries import Statement, Statements, statement_name, values_of
 from rota.stores.queries import (
@@ -53,7 +53,7 @@ from rota.stores.queries import (
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 STATEMENTS = Statements("rota")
-PLANS: list[tuple[Query, str, bool]] = [
+PLANS: list[tuple[Query[Record], str, bool]] = [
     (ReadyTasks(at=NOW, kinds=("a", "b"), tenant="t"), "task_pending", True),
     (ReadyTasks(at=NOW, queues=("q",), kinds=("a",)), "task_pending", True),
     (UpcomingTasks(after=NOW, kinds=("a",)), "task_pending", False),
@@ -106,7 +106,7 @@ PLANS: list[tuple[Query, str, bool]] = [
     (TenantList(), "tenant_pkey", False),
     (OldReceipts(before=NOW), "receipt_at", False),
 ]
-TALLIES: list[tuple[Query, set[str]]] = [
+TALLIES: list[tuple[Query[Record], set[str]]] = [
     (OpenTasks(), {"task_pending", "task_lease"}),
     (PastExpiry(at=NOW), {"task_expiry"}),
     (ScheduleList(tenant="t"), {"schedule_created"}),
@@ -244,7 +244,9 @@ async def test_kinds_that_nobody_asked_for_are_not_walked() -> None:
         assert await pages_of_a_claim(connection, statement, query) < pages + 100
 
 
-async def pages_of_a_claim(connection: asyncpg.Connection[Any], statement: Statement, query: Query) -> int:
+async def pages_of_a_claim(
+    connection: asyncpg.Connection[Any], statement: Statement, query: Query[Record]
+) -> int:
     rows = await connection.fetch(
         "explain (analyze, buffers) " + statement.sql, *statement.args(values_of(query, 50))
     )

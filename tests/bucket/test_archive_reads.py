@@ -119,10 +119,10 @@ def gate(requests: FaultyRequests) -> Iterator[Gate]:
         held.open.set()
 
 
-def listing(runs: list[int], query: Query = EVERYTHING, limit: int = 1000) -> Callable[[Tx], Any]:
+def listing(runs: list[int], query: Query[Record] = EVERYTHING, limit: int = 1000) -> Callable[[Tx], Any]:
     async def work(tx: Tx) -> list[str]:
         runs.append(1)
-        return [each.id for each in await tx.find(query, limit)]  # type: ignore[call-overload]  # any query
+        return [each.id for each in await tx.find(query, limit)]
 
     return work
 
@@ -224,7 +224,7 @@ async def test_a_long_listing_is_run_again_only_a_few_times(in_memory: int) -> N
     await store.close()
 
 
-def questions(chance: random.Random) -> Iterator[tuple[Query, int]]:
+def questions(chance: random.Random) -> Iterator[tuple[Query[Record], int]]:
     def at() -> Any:
         return START + chance.randint(-6, 6) * MINUTE
 

@@ -205,7 +205,7 @@ def matching_schedule(q: ScheduleList | SchedulesByName | SchedulesByNextTime, s
     )
 
 
-SENTENCES: dict[type[Query], Sentence] = {
+SENTENCES: dict[type[Query[Record]], Sentence] = {
     DueSchedules: Sentence(
         Schedule, lambda q, s: s.deleted_at is None and due(q.at, s.due_at), lambda s: (s.due_at, s.id)
     ),
@@ -426,7 +426,7 @@ SENTENCES: dict[type[Query], Sentence] = {
 }
 
 
-def expected(query: Query, records: Iterable[Record]) -> list[Record]:
+def expected(query: Query[Record], records: Iterable[Record]) -> list[Record]:
     sentence = SENTENCES[type(query)]
     found = [each for each in records if type(each) is sentence.record and sentence.matches(query, each)]
     if isinstance(query, ReadyTasks):
@@ -458,7 +458,7 @@ def lanes() -> Iterator[dict[str, Any]]:
         yield {"queues": q, "kinds": k, "tenant": tenant}
 
 
-def task_lists() -> Iterator[Query]:
+def task_lists() -> Iterator[Query[Record]]:
     for tenant, at, status in product(TENANTS, (TIMES[0], START, TIMES[-1]), some(*TaskStatus)):
         filters: tuple[dict[str, Any], ...] = (
             {},
@@ -477,7 +477,7 @@ def task_lists() -> Iterator[Query]:
         yield TaskList(tenant=tenant, at=at, status=status, is_workflow=True, schedule_id="s1")
 
 
-def schedule_lists() -> Iterator[Query]:
+def schedule_lists() -> Iterator[Query[Record]]:
     for status, deleted in product(some(*ScheduleStatus), (False, True)):
         yield ScheduleList(tenant="default", status=status, deleted=deleted)
         yield ScheduleList(tenant=None, status=status, deleted=deleted)
@@ -491,14 +491,14 @@ def schedule_lists() -> Iterator[Query]:
         yield ScheduleList(tenant="default", newest=newest, status=status, deleted=newest == 3)
 
 
-def ordered_schedules(kind: type[SchedulesByName | SchedulesByNextTime]) -> Iterator[Query]:
+def ordered_schedules(kind: type[SchedulesByName | SchedulesByNextTime]) -> Iterator[Query[Record]]:
     for tenant, status, first in product(TENANTS, some(*ScheduleStatus), some(1, 3, 1000)):
         yield kind(tenant=tenant, status=status, first=first)
     for text, tag, first in product(some("KEY", "none of them"), some(*TAGS), some(5)):
         yield kind(tenant="default", text=text, tag=tag, first=first)
 
 
-def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:
+def since_then(kind: Any, records: list[Record]) -> Iterator[Query[Record]]:
     """With bounds before, at and behind each other."""
     ids = sorted(each.id for each in records if type(each) is SENTENCES[kind].record)
     cursors = some(*(Cursor(at=at, id=id) for at, id in product(TIMES[1:5], ("", ids[len(ids) // 2], "z"))))
@@ -506,7 +506,7 @@ def since_then(kind: Any, records: list[Record]) -> Iterator[Query]:
         yield kind(tenant=tenant, since=at, after=after)
 
 
-def by_id(kind: type[Query], records: list[Record]) -> Iterator[Query]:
+def by_id(kind: type[Query[Record]], records: list[Record]) -> Iterator[Query[Record]]:
     ids = sorted(each.id for each in records if type(each) is SENTENCES[kind].record)
     for after in some(ids[0], ids[3], ids[-1], "", "\U0010fffe"):
         if kind is GateList:
@@ -521,13 +521,13 @@ def by_id(kind: type[Query], records: list[Record]) -> Iterator[Query]:
             yield from (ApiKeyList(tenant=tenant, after=after) for tenant in some(*TENANTS, "*", "nobody"))
 
 
-def questions(kind: type[Query], records: list[Record]) -> list[Query]:
+def questions(kind: type[Query[Record]], records: list[Record]) -> list[Query[Record]]:
     """Every way to ask that makes a difference. With `make test`, of many about fifty, from all over them."""
     every = list(every_question(kind, records))
     return every if THOROUGH else every[:: max(1, len(every) // 35)]
 
 
-def every_question(kind: type[Query], records: list[Record]) -> Iterator[Query]:
+def every_question(kind: type[Query[Record]], records: list[Record]) -> Iterator[Query[Record]]:
     if kind in (DueSchedules, LostLeases, PastExpiry, WatchedSchedules, UntoldAlarms):
         yield from (kind(at=at) for at in some(*TIMES))
     elif kind is OpenTasks:
@@ -642,13 +642,13 @@ class TestEveryQuery:
         return fill(store, runner)
 
     @pytest.mark.parametrize("kind", SENTENCES, ids=lambda kind: kind.__name__)
-    async def test_query(self, store: Store, filled: dict[str, Record], kind: type[Query]) -> None:
+    async def test_query(self, store: Store, filled: dict[str, Record], kind: type[Query[Record]]) -> None:
         records = list(filled.values())
         hits = await reading(store, lambda tx: right_answers(tx, kind, records))
         assert hits, "no question found anything: the test shows nothing"
 
 
-async def right_answers(tx: Any, kind: type[Query], records: list[Record]) -> int:
+async def right_answers(tx: Any, kind: type[Query[Record]], records: list[Record]) -> int:
     """How many questions of a kind found something; the first ten with every limit, the others with each in turn."""
     hits = 0
     for number, query in enumerate(questions(kind, records)):

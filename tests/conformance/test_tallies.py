@@ -43,7 +43,7 @@ async def test_a_tally_is_what_find_gives_by_its_columns(store: Store, filled: l
         wanted = Counter(tuple(column(each, name) for name in by) for each in found)
         assert wanted, query
 
-        async def tally(tx: Tx, query: Query = query, by: tuple[str, ...] = by) -> Any:
+        async def tally(tx: Tx, query: Query[Record] = query, by: tuple[str, ...] = by) -> Any:
             return await tx.tally(query, *by)
 
         answer = await reading(store, tally)
@@ -73,7 +73,7 @@ async def test_a_schedule_of_a_template_has_no_kind(store: Store) -> None:
     ],
     ids=repr,
 )
-async def test_other_tallies_are_not_asked(store: Store, query: Query, by: tuple[str, ...]) -> None:
+async def test_other_tallies_are_not_asked(store: Store, query: Query[Record], by: tuple[str, ...]) -> None:
     with pytest.raises(AssertionError, match="is not tallied by"):
         await reading(store, lambda tx: tx.tally(query, *by))
 
@@ -98,7 +98,7 @@ async def test_a_count_stops_where_it_is_told(store: Store, filled: list[Record]
         assert number > 3
         for at_most in (0, 1, 3, number - 1, number, number + 1, 10**9):
 
-            async def count(tx: Tx, query: Query = query, at_most: int = at_most) -> int:
+            async def count(tx: Tx, query: Query[Record] = query, at_most: int = at_most) -> int:
                 return await tx.count(query, at_most=at_most)
 
             answer = await reading(store, count)

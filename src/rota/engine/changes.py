@@ -350,13 +350,13 @@ def _last_number(record: Task | Step | Run | Event, told: int) -> int:
 async def _walk_tasks(tx: Tx, tenant: str, since: datetime, take: Callable[[Any], bool]) -> None:
     """Every task that changed since, some twice."""
 
-    def newest(after: Cursor | None) -> Query:
+    def newest(after: Cursor | None) -> Query[Record]:
         return TaskList(tenant=tenant, at=tx.now, after=after)
 
-    def returned(after: Cursor | None) -> Query:
+    def returned(after: Cursor | None) -> Query[Record]:
         return ReturnedTasks(tenant=tenant, since=since, after=after)
 
-    def ended(after: Cursor | None) -> Query:
+    def ended(after: Cursor | None) -> Query[Record]:
         return EndedTasks(tenant=tenant, since=since, after=after)
 
     await _walk(tx, newest, "created_at", lambda task: task.created_at >= since and take(task))
@@ -370,13 +370,13 @@ async def _walk_tasks(tx: Tx, tenant: str, since: datetime, take: Callable[[Any]
 async def _walk_others(tx: Tx, tenant: str, since: datetime, take: Callable[[Any], bool]) -> None:
     """Every step, every row that ended without a task, and every line of the audit."""
 
-    def steps(after: Cursor | None) -> Query:
+    def steps(after: Cursor | None) -> Query[Record]:
         return UpdatedSteps(tenant=tenant, since=since, after=after)
 
-    def rows(after: Cursor | None) -> Query:
+    def rows(after: Cursor | None) -> Query[Record]:
         return EndedRuns(tenant=tenant, since=since, after=after)
 
-    def events(after: Cursor | None) -> Query:
+    def events(after: Cursor | None) -> Query[Record]:
         return EventList(tenant=tenant, after=after or Cursor(at=since, id=""))
 
     await _walk(tx, steps, "updated_at", take)

@@ -68,7 +68,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -93,26 +93,7 @@ from ..domain.model import (
 )
 from ..domain.task import Update
 from ..domain.workflow import Signal, Step
-from .queries import (
-    AlarmQuery,
-    ApiKeyList,
-    ArtifactQuery,
-    CalendarList,
-    EventQuery,
-    GateQuery,
-    NodeList,
-    OldReceipts,
-    PausedQueues,
-    Query,
-    ReadyTasks,
-    RunQuery,
-    ScheduleQuery,
-    SignalList,
-    StepQuery,
-    TaskQuery,
-    TemplateQuery,
-    TenantList,
-)
+from .queries import Query, ReadyTasks
 
 __all__ = [
     "PLAIN_COMMIT",
@@ -195,47 +176,15 @@ class Tx(Protocol):
         transactions overlap): for records that many works change, which would meet in conflicts."""
         ...
 
-    @overload
-    async def find(self, query: TaskQuery, /, limit: int, *, lock: bool = False) -> list[Task]: ...
-    @overload
-    async def find(self, query: ScheduleQuery, /, limit: int, *, lock: bool = False) -> list[Schedule]: ...
-    @overload
-    async def find(self, query: RunQuery, /, limit: int, *, lock: bool = False) -> list[Run]: ...
-    @overload
-    async def find(self, query: EventQuery, /, limit: int, *, lock: bool = False) -> list[Event]: ...
+    async def find(self, query: Query[R], /, limit: int, *, lock: bool = False) -> list[R]: ...
 
-    @overload
-    async def find(self, query: TemplateQuery, /, limit: int, *, lock: bool = False) -> list[Template]: ...
-    @overload
-    async def find(self, query: ApiKeyList, /, limit: int, *, lock: bool = False) -> list[ApiKey]: ...
-    @overload
-    async def find(self, query: TenantList, /, limit: int, *, lock: bool = False) -> list[Tenant]: ...
-    @overload
-    async def find(self, query: OldReceipts, /, limit: int, *, lock: bool = False) -> list[Receipt]: ...
-    @overload
-    async def find(self, query: GateQuery, /, limit: int, *, lock: bool = False) -> list[Gate]: ...
-    @overload
-    async def find(self, query: NodeList, /, limit: int, *, lock: bool = False) -> list[NodeState]: ...
-    @overload
-    async def find(self, query: CalendarList, /, limit: int, *, lock: bool = False) -> list[Calendar]: ...
-    @overload
-    async def find(self, query: PausedQueues, /, limit: int, *, lock: bool = False) -> list[PausedQueue]: ...
-    @overload
-    async def find(self, query: ArtifactQuery, /, limit: int, *, lock: bool = False) -> list[Artifact]: ...
-    @overload
-    async def find(self, query: StepQuery, /, limit: int, *, lock: bool = False) -> list[Step]: ...
-    @overload
-    async def find(self, query: SignalList, /, limit: int, *, lock: bool = False) -> list[Signal]: ...
-    @overload
-    async def find(self, query: AlarmQuery, /, limit: int, *, lock: bool = False) -> list[Alarm]: ...
-
-    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+    async def count(self, query: Query[Record], /, *, at_most: int | None = None, lock: bool = False) -> int:
         """How many records `find` would give without a limit. With `at_most` the counting stops there. With `lock`,
         other works that count the same for the same tenant with `lock` wait until this one is committed: among them,
         the number cannot grow unseen."""
         ...
 
-    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+    async def tally(self, query: Query[Record], /, *by: str) -> dict[tuple[str, ...], int]:
         """How many records `find` would give without a limit, by the values of these columns of `codec.py`. A value is
         a text; none is the empty text. For OpenTasks, PastExpiry and ScheduleList."""
         ...
@@ -414,7 +363,7 @@ class BufferedTx(ABC):
         return [self.put(update.applied_to(task)) for task in found]
 
     @abstractmethod
-    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+    async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
         """As `Tx.find`."""
 
     def put(self, record: R, /, *, was: R | None = None) -> R:

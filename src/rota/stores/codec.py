@@ -19,7 +19,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -45,32 +45,16 @@ from ..domain.model import (
 from ..domain.template import alias_key
 from ..domain.workflow import Signal, Step
 from .queries import (
-    AlarmQuery,
-    ApiKeyList,
-    ArtifactQuery,
-    CalendarList,
-    EventQuery,
-    GateQuery,
-    NodeList,
-    OldReceipts,
+    RECORD_OF,
     OpenTasks,
     PastExpiry,
-    PausedQueues,
     Query,
-    RunQuery,
     ScheduleByKey,
     ScheduleList,
-    ScheduleQuery,
     SchedulesByKeys,
-    SignalList,
-    StepQuery,
-    TaskQuery,
-    TemplateQuery,
-    TenantList,
 )
 
 __all__ = [
-    "RECORD_OF",
     "TABLES",
     "Column",
     "Table",
@@ -151,38 +135,11 @@ class Table(Generic[R]):
             raise Corrupt(f"{self.name} {_id_in(body)} cannot be read: {error}", table=self.name) from error
 
 
-def _query_records() -> dict[type[Query], type[Record]]:
-    unions: dict[Any, type[Record]] = {
-        TaskQuery: Task,
-        ScheduleQuery: Schedule,
-        RunQuery: Run,
-        EventQuery: Event,
-        TemplateQuery: Template,
-        GateQuery: Gate,
-        ArtifactQuery: Artifact,
-        StepQuery: Step,
-        AlarmQuery: Alarm,
-    }
-    alone: dict[type[Query], type[Record]] = {
-        ApiKeyList: ApiKey,
-        TenantList: Tenant,
-        OldReceipts: Receipt,
-        NodeList: NodeState,
-        PausedQueues: PausedQueue,
-        CalendarList: Calendar,
-        SignalList: Signal,
-    }
-    return {query: record for union, record in unions.items() for query in get_args(union)} | alone
-
-
-RECORD_OF = _query_records()
-"""What each query finds."""
-
 _TALLIED = (OpenTasks, PastExpiry, ScheduleList)
 _NOT_TEXTS = {"is_workflow", "priority", "cancel_requested"}
 
 
-def tallied(query: Query, by: Sequence[str]) -> list[Column]:
+def tallied(query: Query[Record], by: Sequence[str]) -> list[Column]:
     """The columns of a tally: they are texts, and it is a query that is tallied."""
     table = TABLES[RECORD_OF[type(query)]]
     texts = {each.name: each for each in table.columns if not each.is_time and each.name not in _NOT_TEXTS}
@@ -269,7 +226,7 @@ _logged: set[str] = set()
 
 
 async def readable(
-    query: Query,
+    query: Query[Record],
     limit: int,
     fetch: Callable[[int], Awaitable[Sequence[Any]]],
     read: Callable[[Sequence[Any]], Iterable[Any]],

@@ -4,19 +4,39 @@ rest of the contract."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Generic, TypeVar, get_args
 
 import msgspec
 
-from ..domain.model import RunStatus, ScheduleStatus, TaskStatus
+from ..domain.model import (
+    Alarm,
+    ApiKey,
+    Artifact,
+    Calendar,
+    Event,
+    Gate,
+    NodeState,
+    PausedQueue,
+    Receipt,
+    Record,
+    Run,
+    RunStatus,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    TaskStatus,
+    Template,
+    Tenant,
+)
+from ..domain.workflow import Signal, Step
 
 __all__ = [
     "LONG_BEGINNING",
     "NEVER",
+    "RECORD_OF",
     "AlarmList",
-    "AlarmQuery",
     "ApiKeyList",
     "ArtifactList",
-    "ArtifactQuery",
     "ArtifactsByContent",
     "CalendarList",
     "Cancelling",
@@ -25,10 +45,8 @@ __all__ = [
     "EndedRuns",
     "EndedTasks",
     "EventList",
-    "EventQuery",
     "FinishedTasks",
     "GateList",
-    "GateQuery",
     "IdleGates",
     "LiveTasks",
     "LostLeases",
@@ -48,25 +66,20 @@ __all__ = [
     "ReadyTasks",
     "ReturnedTasks",
     "RunList",
-    "RunQuery",
     "ScheduleByKey",
     "ScheduleFilter",
     "ScheduleList",
-    "ScheduleQuery",
     "SchedulesByKeys",
     "SchedulesByName",
     "SchedulesByNextTime",
     "SignalList",
     "SinceQuery",
     "StepList",
-    "StepQuery",
     "TaskList",
-    "TaskQuery",
     "TasksByBeginning",
     "TasksInLine",
     "TemplateByAlias",
     "TemplateList",
-    "TemplateQuery",
     "TenantList",
     "UntoldAlarms",
     "UpcomingTasks",
@@ -75,6 +88,8 @@ __all__ = [
     "begins_behind",
 ]
 
+
+R = TypeVar("R", bound=Record, covariant=True)
 
 LONG_BEGINNING = 8
 """From so many characters on, few ids begin with the same: those in order of creation that were made within about a
@@ -90,23 +105,23 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     id: str
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class Query(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """A named index. Each subclass says which record it finds, with which filter, in which order."""
 
 
-class DueSchedules(Query, frozen=True, kw_only=True):
+class DueSchedules(Query[Schedule], frozen=True, kw_only=True):
     """Schedule: not deleted, `due_at` set and <= `at` (None: any). By due_at, id."""
 
     at: datetime | None
 
 
-class OutdatedZones(Query, frozen=True, kw_only=True):
+class OutdatedZones(Query[Schedule], frozen=True, kw_only=True):
     """Schedule: active, not deleted, `zone_data` set and other than the one given. By id."""
 
     zone_data: str
 
 
-class ReadyTasks(Query, frozen=True, kw_only=True):
+class ReadyTasks(Query[Task], frozen=True, kw_only=True):
     """Task: pending, in no line, available_at <= `at`, not past its expiry at `at`, in one of `queues`, of one of
     `kinds`, of `tenant` (None for each: any), in no queue that its tenant has paused (PausedQueue), and none of
     `without`, which are ids. By priority (highest first), available_at, id."""
@@ -118,7 +133,7 @@ class ReadyTasks(Query, frozen=True, kw_only=True):
     without: tuple[str, ...] = ()
 
 
-class UpcomingTasks(Query, frozen=True, kw_only=True):
+class UpcomingTasks(Query[Task], frozen=True, kw_only=True):
     """Task: as ReadyTasks, but available_at > `after`. By available_at, id. Asked with limit 1: when to
     wake."""
 
@@ -128,31 +143,31 @@ class UpcomingTasks(Query, frozen=True, kw_only=True):
     tenant: str | None = None
 
 
-class LostLeases(Query, frozen=True, kw_only=True):
+class LostLeases(Query[Task], frozen=True, kw_only=True):
     """Task: running, lease_expires_at set and <= `at` (None: any). By lease_expires_at, id."""
 
     at: datetime | None
 
 
-class PastExpiry(Query, frozen=True, kw_only=True):
+class PastExpiry(Query[Task], frozen=True, kw_only=True):
     """Task: pending, expires_at set and <= `at` (None: any). By expires_at, id."""
 
     at: datetime | None
 
 
-class Cancelling(Query, frozen=True, kw_only=True):
+class Cancelling(Query[Task], frozen=True, kw_only=True):
     """Task: running under `worker_id` with cancel_requested. By id."""
 
     worker_id: str
 
 
-class LiveTasks(Query, frozen=True, kw_only=True):
+class LiveTasks(Query[Task], frozen=True, kw_only=True):
     """Task: pending or running, of one of `schedule_ids`. By schedule_id, created_at, id."""
 
     schedule_ids: tuple[str, ...]
 
 
-class TasksInLine(Query, frozen=True, kw_only=True):
+class TasksInLine(Query[Task], frozen=True, kw_only=True):
     """Task: pending, in the line of one of `gates`, not past its expiry at `at`; of each line the first `most`. By
     line, priority (highest first), lined_at, id."""
 
@@ -161,13 +176,13 @@ class TasksInLine(Query, frozen=True, kw_only=True):
     at: datetime
 
 
-class FinishedTasks(Query, frozen=True, kw_only=True):
+class FinishedTasks(Query[Task], frozen=True, kw_only=True):
     """Task: ended (any status but pending and running), completed_at < `before`. By completed_at, id."""
 
     before: datetime
 
 
-class TaskList(Query, frozen=True, kw_only=True):
+class TaskList(Query[Task], frozen=True, kw_only=True):
     """Task: of `tenant`, matching every filter that is given. `status` is the status *as read at `at`*: a
     pending task whose expires_at <= `at` counts as expired, not as pending. With `since`: created_at >= `since`,
     and no older ones are looked at. Newest first: created_at, id, both descending; `after` continues behind a
@@ -185,18 +200,18 @@ class TaskList(Query, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class TasksByBeginning(Query, frozen=True, kw_only=True):
+class TasksByBeginning(Query[Task], frozen=True, kw_only=True):
     """Task: of `tenant`, whose id begins with `beginning`. Newest first: created_at, id, both descending."""
 
     tenant: str
     beginning: str
 
 
-class OpenTasks(Query, frozen=True, kw_only=True):
+class OpenTasks(Query[Task], frozen=True, kw_only=True):
     """Task: pending or running, of any tenant. By created_at, id."""
 
 
-class EndedTasks(Query, frozen=True, kw_only=True):
+class EndedTasks(Query[Task], frozen=True, kw_only=True):
     """Task: of `tenant`, ended, completed_at >= `since`. By completed_at, id; `after` continues behind a cursor."""
 
     tenant: str
@@ -204,7 +219,7 @@ class EndedTasks(Query, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class ReturnedTasks(Query, frozen=True, kw_only=True):
+class ReturnedTasks(Query[Task], frozen=True, kw_only=True):
     """Task: of `tenant`, pending again (`Task.returned_at` set) and returned_at >= `since`. By returned_at, id; `after`
     continues behind a cursor."""
 
@@ -213,7 +228,7 @@ class ReturnedTasks(Query, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class ScheduleByKey(Query, frozen=True, kw_only=True):
+class ScheduleByKey(Query[Schedule], frozen=True, kw_only=True):
     """Schedule: of `tenant` with `key`; living ones, or deleted ones (`deleted`). Newest first: created_at,
     id, descending."""
 
@@ -222,20 +237,20 @@ class ScheduleByKey(Query, frozen=True, kw_only=True):
     deleted: bool = False
 
 
-class SchedulesByKeys(Query, frozen=True, kw_only=True):
+class SchedulesByKeys(Query[Schedule], frozen=True, kw_only=True):
     """Schedule: of `tenant`, living, with one of `keys`. By key."""
 
     tenant: str
     keys: tuple[str, ...]
 
 
-class OpenSchedules(Query, frozen=True, kw_only=True):
+class OpenSchedules(Query[Schedule], frozen=True, kw_only=True):
     """Schedule: of `tenant`, neither deleted nor completed. By key. Every store knows their number without counting."""
 
     tenant: str
 
 
-class OldSchedules(Query, frozen=True, kw_only=True):
+class OldSchedules(Query[Schedule], frozen=True, kw_only=True):
     """Schedule: completed (deleted or not), completed_at < `before`. By completed_at, id."""
 
     before: datetime
@@ -253,7 +268,7 @@ class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
 
 
-class ScheduleList(Query, ScheduleFilter, frozen=True, kw_only=True):
+class ScheduleList(Query[Schedule], ScheduleFilter, frozen=True, kw_only=True):
     """Schedule: of `tenant` (None: any), matching every filter given.
     Deleted ones are left out unless `deleted` is set: then they are listed among the living. With `newest` (and a
     tenant): they are looked for among so many newest of the tenant, deleted ones counted. By created_at, id, both
@@ -265,7 +280,7 @@ class ScheduleList(Query, ScheduleFilter, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class SchedulesByName(Query, ScheduleFilter, frozen=True, kw_only=True):
+class SchedulesByName(Query[Schedule], ScheduleFilter, frozen=True, kw_only=True):
     """Schedule: of `tenant`, living, matching every filter given. With `first`: they are looked for among so many first
     of the tenant. By key; `after` continues behind a key."""
 
@@ -274,7 +289,7 @@ class SchedulesByName(Query, ScheduleFilter, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class SchedulesByNextTime(Query, ScheduleFilter, frozen=True, kw_only=True):
+class SchedulesByNextTime(Query[Schedule], ScheduleFilter, frozen=True, kw_only=True):
     """Schedule: of `tenant`, living, matching every filter given. With `first`: they are looked for among so many first
     of the tenant. By `due_at`, id; those without one come last, as if they were due at `NEVER`; `after` continues
     behind a cursor."""
@@ -284,7 +299,7 @@ class SchedulesByNextTime(Query, ScheduleFilter, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class RunList(Query, frozen=True, kw_only=True):
+class RunList(Query[Run], frozen=True, kw_only=True):
     """Run: of `schedule_id`, scheduled_at in [since, until]. Latest first: scheduled_at, id, both
     descending."""
 
@@ -295,13 +310,13 @@ class RunList(Query, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class OldRuns(Query, frozen=True, kw_only=True):
+class OldRuns(Query[Run], frozen=True, kw_only=True):
     """Run: not running, completed_at < `before`. By completed_at, id."""
 
     before: datetime
 
 
-class EndedRuns(Query, frozen=True, kw_only=True):
+class EndedRuns(Query[Run], frozen=True, kw_only=True):
     """Run: of `tenant`, not running, completed_at >= `since`. By completed_at, id; `after` continues behind a
     cursor."""
 
@@ -310,7 +325,7 @@ class EndedRuns(Query, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class EventList(Query, frozen=True, kw_only=True):
+class EventList(Query[Event], frozen=True, kw_only=True):
     """Event: of `tenant`, about `subject_id` if given. Oldest first: at, id; `after` continues behind a
     cursor."""
 
@@ -319,31 +334,31 @@ class EventList(Query, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class OldEvents(Query, frozen=True, kw_only=True):
+class OldEvents(Query[Event], frozen=True, kw_only=True):
     """Event: at < `before`. By at, id."""
 
     before: datetime
 
 
-class ArtifactList(Query, frozen=True, kw_only=True):
+class ArtifactList(Query[Artifact], frozen=True, kw_only=True):
     """Artifact: of one of the tasks `task_ids`. By task_id, name, id."""
 
     task_ids: tuple[str, ...]
 
 
-class ArtifactsByContent(Query, frozen=True, kw_only=True):
+class ArtifactsByContent(Query[Artifact], frozen=True, kw_only=True):
     """Artifact: whose content is one of `contents`. By content, id."""
 
     contents: tuple[str, ...]
 
 
-class StepList(Query, frozen=True, kw_only=True):
+class StepList(Query[Step], frozen=True, kw_only=True):
     """Step: of one of the tasks `task_ids`. By task_id, created_at, id."""
 
     task_ids: tuple[str, ...]
 
 
-class UpdatedSteps(Query, frozen=True, kw_only=True):
+class UpdatedSteps(Query[Step], frozen=True, kw_only=True):
     """Step: of `tenant`, updated_at >= `since`. By updated_at, id; `after` continues behind a cursor."""
 
     tenant: str
@@ -351,28 +366,28 @@ class UpdatedSteps(Query, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class SignalList(Query, frozen=True, kw_only=True):
+class SignalList(Query[Signal], frozen=True, kw_only=True):
     """Signal: of one of the tasks `task_ids`; with `unread`, those that were not received yet. By task_id, at, id."""
 
     task_ids: tuple[str, ...]
     unread: bool = False
 
 
-class TemplateByAlias(Query, frozen=True, kw_only=True):
+class TemplateByAlias(Query[Template], frozen=True, kw_only=True):
     """Template: of `tenant`, whose alias is compared as `alias_key`. There is at most one."""
 
     tenant: str
     alias_key: str
 
 
-class TemplateList(Query, frozen=True, kw_only=True):
+class TemplateList(Query[Template], frozen=True, kw_only=True):
     """Template: of `tenant`. Newest first, as their ids have it: id, descending; `after` continues behind an id."""
 
     tenant: str
     after: str | None = None
 
 
-class ApiKeyList(Query, frozen=True, kw_only=True):
+class ApiKeyList(Query[ApiKey], frozen=True, kw_only=True):
     """ApiKey: of `tenant` (None: any), revoked ones too. Newest first: id, descending; `after` continues behind an
     id."""
 
@@ -380,43 +395,43 @@ class ApiKeyList(Query, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class TenantList(Query, frozen=True, kw_only=True):
+class TenantList(Query[Tenant], frozen=True, kw_only=True):
     """Tenant: all. By id; `after` continues behind an id."""
 
     after: str | None = None
 
 
-class NodeList(Query, frozen=True, kw_only=True):
+class NodeList(Query[NodeState], frozen=True, kw_only=True):
     """NodeState: all, of any tenant. By id; `after` continues behind an id."""
 
     after: str | None = None
 
 
-class PausedQueues(Query, frozen=True, kw_only=True):
+class PausedQueues(Query[PausedQueue], frozen=True, kw_only=True):
     """PausedQueue: of `tenant`. By queue, id."""
 
     tenant: str
 
 
-class CalendarList(Query, frozen=True, kw_only=True):
+class CalendarList(Query[Calendar], frozen=True, kw_only=True):
     """Calendar: of `tenant`. By name, id."""
 
     tenant: str
 
 
-class WatchedSchedules(Query, frozen=True, kw_only=True):
+class WatchedSchedules(Query[Schedule], frozen=True, kw_only=True):
     """Schedule: of any state, `watch_at` set and <= `at` (None: any). By watch_at, id."""
 
     at: datetime | None
 
 
-class OpenAlarms(Query, frozen=True, kw_only=True):
+class OpenAlarms(Query[Alarm], frozen=True, kw_only=True):
     """Alarm: not over, about one of `subject_ids`. By subject_id, began_at, id."""
 
     subject_ids: tuple[str, ...]
 
 
-class AlarmList(Query, frozen=True, kw_only=True):
+class AlarmList(Query[Alarm], frozen=True, kw_only=True):
     """Alarm: of `tenant` (None: any), about `subject_id` if given; with `is_open`, those that are not over. Newest
     first: began_at, id, both descending; `after` continues behind a cursor."""
 
@@ -426,25 +441,25 @@ class AlarmList(Query, frozen=True, kw_only=True):
     after: Cursor | None = None
 
 
-class UntoldAlarms(Query, frozen=True, kw_only=True):
+class UntoldAlarms(Query[Alarm], frozen=True, kw_only=True):
     """Alarm: `tell_at` set and <= `at` (None: any). By tell_at, id."""
 
     at: datetime | None
 
 
-class OldAlarms(Query, frozen=True, kw_only=True):
+class OldAlarms(Query[Alarm], frozen=True, kw_only=True):
     """Alarm: over, over_at < `before`. By over_at, id."""
 
     before: datetime
 
 
-class OldReceipts(Query, frozen=True, kw_only=True):
+class OldReceipts(Query[Receipt], frozen=True, kw_only=True):
     """Receipt: at < `before`. By at, id."""
 
     before: datetime
 
 
-class GateList(Query, frozen=True, kw_only=True):
+class GateList(Query[Gate], frozen=True, kw_only=True):
     """Gate: of `tenant`, of `subject` (None: any). By id; `after` continues behind an id."""
 
     tenant: str
@@ -452,47 +467,17 @@ class GateList(Query, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class IdleGates(Query, frozen=True, kw_only=True):
+class IdleGates(Query[Gate], frozen=True, kw_only=True):
     """Gate: `Gate.idle_since` set and < `before`. By idle_since, id."""
 
     before: datetime
 
 
-TaskQuery = (
-    ReadyTasks
-    | UpcomingTasks
-    | LostLeases
-    | PastExpiry
-    | Cancelling
-    | LiveTasks
-    | FinishedTasks
-    | TaskList
-    | OpenTasks
-    | EndedTasks
-    | ReturnedTasks
-    | TasksByBeginning
-    | TasksInLine
-)
-ScheduleQuery = (
-    DueSchedules
-    | OutdatedZones
-    | ScheduleByKey
-    | SchedulesByKeys
-    | SchedulesByName
-    | SchedulesByNextTime
-    | OpenSchedules
-    | OldSchedules
-    | ScheduleList
-    | WatchedSchedules
-)
-RunQuery = RunList | OldRuns | EndedRuns
-EventQuery = EventList | OldEvents
-AlarmQuery = OpenAlarms | AlarmList | UntoldAlarms | OldAlarms
-ArtifactQuery = ArtifactList | ArtifactsByContent
-StepQuery = StepList | UpdatedSteps
-TemplateQuery = TemplateByAlias | TemplateList
-GateQuery = GateList | IdleGates
-
+RECORD_OF: dict[type[Query[Record]], type[Record]] = {
+    each: get_args(each.__orig_bases__[0])[0]  # type: ignore[attr-defined]  # a class with a generic base has it
+    for each in Query.__subclasses__()
+}
+"""What each query finds: the `Task` of `Query[Task]`."""
 
 SinceQuery = EndedTasks | ReturnedTasks | EndedRuns | UpdatedSteps
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..domain.model import ScheduleStatus, TaskStatus
+from ..domain.model import Record, ScheduleStatus, TaskStatus
 from .codec import search_text
 from .queries import (
     LONG_BEGINNING,
     NEVER,
+    RECORD_OF,
     AlarmList,
     ApiKeyList,
     Cursor,
@@ -53,7 +54,7 @@ UNUSUAL = {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 _END = NEVER
 _LAST = chr(0x10FFFF)
-_OPEN_ENDS: dict[type[Query], dict[str, datetime | str]] = {
+_OPEN_ENDS: dict[type[Query[Record]], dict[str, datetime | str]] = {
     DueSchedules: {"at": _END},
     LostLeases: {"at": _END},
     PastExpiry: {"at": _END},
@@ -74,7 +75,7 @@ _OPEN_ENDS: dict[type[Query], dict[str, datetime | str]] = {
 }
 """What stands for a bound that was not given."""
 
-_NAMES = {each: re.sub(r"(?<!^)([A-Z])", r"_\1", each.__name__).lower() for each in Query.__subclasses__()}
+_NAMES = {each: re.sub(r"(?<!^)([A-Z])", r"_\1", each.__name__).lower() for each in RECORD_OF}
 
 
 class Parameters:
@@ -88,7 +89,7 @@ class Parameters:
             for of_type, ends in _OPEN_ENDS.items()
         }
 
-    def of(self, query: Query, limit: int | None) -> dict[str, Any]:
+    def of(self, query: Query[Record], limit: int | None) -> dict[str, Any]:
         values: dict[str, Any] = {"limit": limit, **self._open_ends.get(type(query), {})}
         if isinstance(query, SinceQuery):
             return values | {"tenant": self._value(query.tenant)} | self._behind(begins_behind(query))
@@ -110,11 +111,11 @@ class Parameters:
         return value if write is None else write(value)
 
 
-def name_of(query: Query) -> str:
+def name_of(query: Query[Record]) -> str:
     return _NAMES[type(query)]
 
 
-def usual_statement(query: Query) -> str:
+def usual_statement(query: Query[Record]) -> str:
     """The statement that finds what the query asks for, with the best index for the filters given. Lists of tasks, and
     queries that a store answers with several statements, are its own."""
     if isinstance(query, ScheduleByKey) and query.deleted:

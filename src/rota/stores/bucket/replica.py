@@ -21,10 +21,10 @@ from typing import Any, TypeVar, cast
 from ...domain.errors import Conflict
 from ...domain.model import Record
 from ..base import BufferedTx
-from ..codec import RECORD_OF, TABLES, micros
+from ..codec import TABLES, micros
 from ..memory.finders import count, tally, walk
 from ..memory.state import Changes, Row, State
-from ..queries import Query
+from ..queries import RECORD_OF, Query
 from .archive.archive import Archive, Hidden, Source, archived_order, merged
 from .archive.lookups import LookupResults, answer_all
 from .archive.segments import Segment, made_at
@@ -69,11 +69,11 @@ class Replica:
         row = self.row(type, id, results)
         return None if row is None else cast("R", TABLES[type].decode(row.body))
 
-    def find(self, query: Query, limit: int, results: LookupResults) -> list[Record]:
+    def find(self, query: Query[Record], limit: int, results: LookupResults) -> list[Record]:
         decode = TABLES[RECORD_OF[type(query)]].decode
         return [decode(row.body) for row in islice(self._walk(query, limit, results), limit)]
 
-    def count(self, query: Query, results: LookupResults, at_most: int | None = None) -> int:
+    def count(self, query: Query[Record], results: LookupResults, at_most: int | None = None) -> int:
         number = count(self.live, query, at_most)
         if at_most is None:
             return number + self.archive.count(query, self.hidden, results, None)
@@ -81,7 +81,9 @@ class Replica:
             number += self.archive.count(query, self.hidden, results, at_most - number)
         return min(number, at_most)
 
-    def tally(self, query: Query, by: Sequence[str], results: LookupResults) -> dict[tuple[str, ...], int]:
+    def tally(
+        self, query: Query[Record], by: Sequence[str], results: LookupResults
+    ) -> dict[tuple[str, ...], int]:
         return tally((row.record for row in self._walk(query, _SOME, results)), query, by)
 
     def apply(
@@ -107,7 +109,7 @@ class Replica:
             self.archive.add(segment)
         self.number = number
 
-    def _walk(self, query: Query, limit: int, results: LookupResults) -> Iterator[Row]:
+    def _walk(self, query: Query[Record], limit: int, results: LookupResults) -> Iterator[Row]:
         live = (cast("Row", self.live.row(type(record), record.id)) for record in walk(self.live, query))
         order = archived_order(query)
         if order is None or not self.archive.segments:
@@ -140,15 +142,15 @@ class BucketTx(BufferedTx):
         asks = (partial(self._replica.get, type, wanted, self.results) for wanted in set(ids))
         return {record.id: record for record in answer_all(self.results, asks) if record is not None}
 
-    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+    async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
         return self._replica.find(query, limit, self.results)
 
-    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+    async def count(self, query: Query[Record], /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         return self._replica.count(query, self.results, at_most)
 
-    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+    async def tally(self, query: Query[Record], /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
         return self._replica.tally(query, by, self.results)
 

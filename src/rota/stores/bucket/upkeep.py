@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Any
 
 from ...domain.errors import Conflict, StoreError
+from ...domain.model import Record
 from ..base import RECORD_TYPES, Proof, Work
 from ..memory.finders import walk
 from ..memory.state import Row
@@ -260,7 +261,7 @@ class Upkeep:
         size = sum(len(row.body) for row in rows)
         return len(rows) >= self._tuning.archive_at_least or size >= self._tuning.archive_bytes
 
-    def _ended(self, query: Query) -> list[Row]:
+    def _ended(self, query: Query[Record]) -> list[Row]:
         live = self._replica.live
         first = islice(walk(live, query), self._tuning.archive_at_most)
         found = [live.row(type(record), record.id) for record in first]

@@ -96,12 +96,12 @@ Walk = Callable[[State, Any], Iterator[Record]]
 _LAST = chr(0x10FFFF)
 
 
-def walk(state: State, query: Query) -> Iterator[Record]:
+def walk(state: State, query: Query[Record]) -> Iterator[Record]:
     """The records that the query finds, in its order. They are as the indexes see them, and are not handed out."""
     return _WALKS[type(query)](state, query)
 
 
-def count(state: State, query: Query, at_most: int | None) -> int:
+def count(state: State, query: Query[Record], at_most: int | None) -> int:
     """How many records the walk finds; `at_most`, if there are more."""
     if isinstance(query, OpenSchedules):
         number = len(state.index["open_key"].groups.get((query.tenant,), ()))
@@ -109,7 +109,7 @@ def count(state: State, query: Query, at_most: int | None) -> int:
     return sum(1 for _ in islice(walk(state, query), at_most))
 
 
-def tally(found: Iterable[Record], query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
+def tally(found: Iterable[Record], query: Query[Record], by: Sequence[str]) -> dict[tuple[str, ...], int]:
     """The number of found records by their values in these columns."""
     getters = [column.get for column in tallied(query, by)]
     return dict(Counter(tuple(str(get(record) or "") for get in getters) for record in found))
@@ -421,7 +421,7 @@ def _gate_list(state: State, query: GateList) -> Iterator[Gate]:
     return (gate for gate in _records(state, Gate, entries) if query.subject in (None, gate.subject))
 
 
-_WALKS: dict[type[Query], Walk] = {
+_WALKS: dict[type[Query[Record]], Walk] = {
     DueSchedules: _up_to("due"),
     LostLeases: _up_to("lease"),
     PastExpiry: _up_to("expiry"),

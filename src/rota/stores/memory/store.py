@@ -57,16 +57,16 @@ class MemoryTx(BufferedTx):
         found = (self._state.get(type, wanted) for wanted in set(ids))
         return {record.id: record for record in found if record is not None}
 
-    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+    async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
         found = list(islice(walk(self._state, query), limit))
         return [self._state.get(type(record), record.id) for record in found]
 
-    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+    async def count(self, query: Query[Record], /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         return count(self._state, query, at_most)
 
-    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+    async def tally(self, query: Query[Record], /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
         return tally(walk(self._state, query), query, by)
 

@@ -96,7 +96,7 @@ class Statements:
             self._updates[fields] = named(self._update.replace("{changes}", _changes(update)))
         return self._updates[fields]
 
-    def tally(self, query: Query, by: Sequence[str]) -> Statement:
+    def tally(self, query: Query[Record], by: Sequence[str]) -> Statement:
         """Counts what the query finds by these columns: they, and the number."""
         columns = ", ".join(column.name for column in tallied(query, by))
         found = _LIMIT.sub("", self._unsorted[statement_name(query)]).replace("{what}", columns)
@@ -149,12 +149,12 @@ def _select(sql: str, what: str, lock: str = "") -> Statement:
     return named(sql.replace("{what}", what).replace("{lock}", lock).strip())
 
 
-def values_of(query: Query, limit: int | None) -> dict[str, Any]:
+def values_of(query: Query[Record], limit: int | None) -> dict[str, Any]:
     """The parameters: the fields of the query, as PostgreSQL takes them."""
     return _PARAMETERS.of(query, limit)
 
 
-def statement_name(query: Query, *, many_pending: bool = False) -> str:
+def statement_name(query: Query[Record], *, many_pending: bool = False) -> str:
     """The statement that finds what the query asks for: with the best index for the filters given."""
     return _task_list(query, many_pending) if isinstance(query, TaskList) else usual_statement(query)
 

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task
 from ...domain.task import Update
 from ..base import BufferedTx
-from ..codec import RECORD_OF, TABLES, read_each, readable
-from ..queries import OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
+from ..codec import TABLES, read_each, readable
+from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
 from ..sql_parameters import MANY_PENDING
 from .queries import Statement, Statements, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
@@ -131,7 +131,7 @@ def _concerns_others(tx: BufferedTx) -> bool:
     return not tx.written <= {Record, NodeState}
 
 
-def _tables_of(query: Query) -> tuple[type[Record], ...]:
+def _tables_of(query: Query[Record]) -> tuple[type[Record], ...]:
     found = RECORD_OF[type(query)]
     return (found, PausedQueue) if isinstance(query, ReadyTasks) else (found,)
 
@@ -201,7 +201,7 @@ class PostgresTx(BufferedTx):
         rows = await self._transaction.fetch_rows(self._statements.of[type].get_many, wanted)
         return {record.id: cast("R", record) for record in WRITERS[type].read(rows)}
 
-    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+    async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
         if not self._is_found_without_writes(query):
             await self._pending_writes.flush_before_query(*_tables_of(query))
@@ -224,7 +224,7 @@ class PostgresTx(BufferedTx):
         read = WRITERS[RECORD_OF[type(query)]].read
         return await readable(query, limit, rows, read, self.unreadable)
 
-    def _is_found_without_writes(self, query: Query) -> bool:
+    def _is_found_without_writes(self, query: Query[Record]) -> bool:
         """Whether what is to be written makes no difference to the query: new schedules have other keys."""
         if not isinstance(query, ScheduleByKey | SchedulesByKeys):
             return False
@@ -267,7 +267,7 @@ class PostgresTx(BufferedTx):
                 return locked
             asked *= 2  # others hold some of the best: look behind those
 
-    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+    async def count(self, query: Query[Record], /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         name = statement_name(query)
         is_locked = lock and self._writable
@@ -301,14 +301,14 @@ class PostgresTx(BufferedTx):
         assert isinstance(number, int)
         return number
 
-    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+    async def tally(self, query: Query[Record], /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
         statement = self._statements.tally(query, by)
         await self._pending_writes.flush_before_query(*_tables_of(query))
         rows = await self._transaction.fetch_rows(statement.sql, *statement.args(values_of(query, None)))
         return {tuple(value or "" for value in values): number for *values, number in rows}
 
-    async def _many_pending(self, query: Query) -> bool:
+    async def _many_pending(self, query: Query[Record]) -> bool:
         if not isinstance(query, TaskList) or query.status not in LIVE or query.schedule_id is not None:
             return False
         statement = self._statements.plain["pending_at_most"]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from ...domain.model import TaskStatus
+from ...domain.model import Record, TaskStatus
 from ..codec import micros, tallied
 from ..queries import OpenSchedules, OpenTasks, OutdatedZones, Query, ReadyTasks, TaskList, UpcomingTasks
 from ..sql_files import load
@@ -64,7 +64,7 @@ class Lane(NamedTuple):
     priority: int
 
 
-def find(db: apsw.Connection, query: Query, limit: int) -> list[str]:
+def find(db: apsw.Connection, query: Query[Record], limit: int) -> list[str]:
     """The bodies of what the query finds, in its order."""
     values = _PARAMETERS.of(query, limit)
     if isinstance(query, ReadyTasks):
@@ -79,7 +79,7 @@ def find(db: apsw.Connection, query: Query, limit: int) -> list[str]:
     return [body for _, _, body in sorted(found, reverse=isinstance(query, TaskList))[:limit]]
 
 
-def count(db: apsw.Connection, query: Query, at_most: int | None = None) -> int:
+def count(db: apsw.Connection, query: Query[Record], at_most: int | None = None) -> int:
     """How many `find` would give without a limit; or `at_most`, if there are more."""
     if isinstance(query, OpenSchedules):
         number = _number(db, SEEK["open_schedules_number"], {"tenant": query.tenant})
@@ -93,7 +93,7 @@ def count(db: apsw.Connection, query: Query, at_most: int | None = None) -> int:
     return number
 
 
-def _parts(db: apsw.Connection, query: Query, values: Values) -> Iterator[int]:
+def _parts(db: apsw.Connection, query: Query[Record], values: Values) -> Iterator[int]:
     """A count, statement by statement."""
     if isinstance(query, LaneQuery):
         lanes = _Lanes(db, query)
@@ -103,7 +103,7 @@ def _parts(db: apsw.Connection, query: Query, values: Values) -> Iterator[int]:
     return (_number(db, COUNT[statement], values) for statement in _statements(db, query))
 
 
-def tally(db: apsw.Connection, query: Query, by: Sequence[str]) -> dict[tuple[str, ...], int]:
+def tally(db: apsw.Connection, query: Query[Record], by: Sequence[str]) -> dict[tuple[str, ...], int]:
     """How many `find` would give without a limit, by the values of these columns."""
     columns = ", ".join(column.name for column in tallied(query, by))
     values = _PARAMETERS.of(query, _NO_LIMIT)
@@ -124,7 +124,7 @@ def _number(db: apsw.Connection, statement: str, values: Any) -> int:
     return number
 
 
-def _statements(db: apsw.Connection, query: Query) -> list[str]:
+def _statements(db: apsw.Connection, query: Query[Record]) -> list[str]:
     """The statements that together find what the query asks for: the best index for the filters given."""
     if isinstance(query, TaskList):
         return _task_list(db, query)

@@ -17,8 +17,8 @@ import msgspec
 from ...domain.errors import Conflict
 from ...domain.model import Record, Schedule
 from ..base import BufferedTx
-from ..codec import RECORD_OF, TABLES, Table, micros, readable
-from ..queries import Query
+from ..codec import TABLES, Table, micros, readable
+from ..queries import RECORD_OF, Query
 from ..sql_files import load
 from .queries import count, find, tally
 
@@ -91,7 +91,7 @@ class SqliteTx(BufferedTx):
         ]
         return {record.id: record for record in records}
 
-    async def find(self, query: Query, /, limit: int, *, lock: bool = False) -> list[Any]:
+    async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
 
         async def bodies(limit: int) -> list[str]:
@@ -101,11 +101,11 @@ class SqliteTx(BufferedTx):
             query, limit, bodies, partial(map, TABLES[RECORD_OF[type(query)]].decode), self.unreadable
         )
 
-    async def count(self, query: Query, /, *, at_most: int | None = None, lock: bool = False) -> int:
+    async def count(self, query: Query[Record], /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         return count(self._db, query, at_most)
 
-    async def tally(self, query: Query, /, *by: str) -> dict[tuple[str, ...], int]:
+    async def tally(self, query: Query[Record], /, *by: str) -> dict[tuple[str, ...], int]:
         self.reading()
         return tally(self._db, query, by)
 

@@ -18,9 +18,10 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ....domain.model import Record, Task
-from ...codec import RECORD_OF, TABLES
+from ...codec import TABLES
 from ...memory.state import Row
 from ...queries import (
+    RECORD_OF,
     EndedRuns,
     EndedTasks,
     EventList,
@@ -49,7 +50,7 @@ class Order(NamedTuple):
     descending: bool = False
 
 
-_ORDERS: dict[type[Query], Order] = {
+_ORDERS: dict[type[Query[Record]], Order] = {
     TaskList: Order("created_at", descending=True),
     TasksByBeginning: Order("created_at", descending=True),
     FinishedTasks: Order("completed_at"),
@@ -62,7 +63,7 @@ _ORDERS: dict[type[Query], Order] = {
 }
 
 
-def archived_order(query: Query) -> Order | None:
+def archived_order(query: Query[Record]) -> Order | None:
     """The order of a query that may find archived records; None for the others."""
     return _ORDERS.get(type(query))
 
@@ -94,7 +95,7 @@ class ArchivedSegment:
     def may_have(self, name: str, id: str, wanted: bytes) -> bool:
         return name in self.ids and (name, id) not in self.obsolete and self.ids[name].has(wanted)
 
-    def may_answer(self, name: str, query: Query, group: bytes | None) -> bool:
+    def may_answer(self, name: str, query: Query[Record], group: bytes | None) -> bool:
         return (
             name in self.ids
             and (group is None or self.groups[name].has(group))
@@ -150,7 +151,9 @@ class Archive:
                 self._index.remove(held.key)
                 self.dropped.add(held.key)
 
-    def sources(self, query: Query, limit: int, hidden: Hidden, results: LookupResults) -> list[Source]:
+    def sources(
+        self, query: Query[Record], limit: int, hidden: Hidden, results: LookupResults
+    ) -> list[Source]:
         """A source for each segment that may have an answer, in the order in which a walk reaches them."""
         order = archived_order(query)
         if order is None:
@@ -174,7 +177,7 @@ class Archive:
 
         return [Source(bounds[key], partial(open, at)) for at, key in enumerate(keys)]
 
-    def count(self, query: Query, hidden: Hidden, results: LookupResults, enough: int | None) -> int:
+    def count(self, query: Query[Record], hidden: Hidden, results: LookupResults, enough: int | None) -> int:
         """How many records a query finds here. It stops counting at `enough`."""
         if isinstance(query, TaskList) and query == TaskList(
             tenant=query.tenant, at=query.at, status=query.status
@@ -236,7 +239,7 @@ class Archive:
                 back.setdefault(held.key, []).append(id)
         return back
 
-    def _candidates(self, query: Query) -> Iterator[tuple[ArchivedSegment, Span]]:
+    def _candidates(self, query: Query[Record]) -> Iterator[tuple[ArchivedSegment, Span]]:
         """The segments that may have an answer, and over which times in the query's order."""
         order = archived_order(query)
         name = _name(query)
@@ -248,7 +251,7 @@ class Archive:
                 yield held, span
 
 
-def _name(query: Query) -> str:
+def _name(query: Query[Record]) -> str:
     return TABLES[RECORD_OF[type(query)]].name
 
 
@@ -286,7 +289,7 @@ def pack_segment(rows: list[Row]) -> bytes:
     return gzip.compress(lines(rows), compresslevel=6, mtime=0)
 
 
-def _group(query: Query) -> str | None:
+def _group(query: Query[Record]) -> str | None:
     match query:
         case TaskList(tenant=tenant) | EndedTasks(tenant=tenant) | TasksByBeginning(tenant=tenant):
             return tenant
@@ -297,7 +300,7 @@ def _group(query: Query) -> str | None:
     return None
 
 
-def _misses(span: Span, query: Query) -> bool:
+def _misses(span: Span, query: Query[Record]) -> bool:
     """Whether nothing in this span of time can be an answer."""
     match query:
         case TaskList(since=since, after=after):

@@ -73,7 +73,7 @@ class RowOf:
 class Walk:
     """The first records that a query finds, in its order, obsolete ones among them."""
 
-    query: Query
+    query: Query[Record]
     limit: int
 
     def run(self, state: State) -> list[Row]:
@@ -86,7 +86,7 @@ class Walk:
 class Matching:
     """Which records a query finds, obsolete ones among them."""
 
-    query: Query
+    query: Query[Record]
 
     def run(self, state: State) -> Fingerprints:
         return Fingerprints(Fingerprints.of(record.id for record in walk(state, self.query)))
