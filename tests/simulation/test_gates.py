@@ -197,6 +197,23 @@ async def test_the_rate_of_a_kind_is_kept_behind_a_queue_that_is_full(world: Wor
 
 
 @on_any_store
+async def test_a_kind_gets_its_rate_from_a_queue_that_is_always_full(world: World) -> None:
+    marks, others = Marks(world, seconds=1), Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(rate="10/m"))(marks.handle)
+    world.app.task("other")(others.handle)
+    await world.queue.declare_limits(world.app)
+    await world.queue.limit_queue("mail", concurrency=1)
+    batch = [("other", {"customer": 2})] * 60 + [("work", {"customer": 1})] * 20
+    async with world.running(concurrency=50):
+        for minute in range(6):
+            await world.queue.submit_many(batch, queue="mail")
+            await world.at((minute + 1) * MINUTE)
+    assert marks.most_within("1", MINUTE) == 10
+    assert len(marks.begun["1"]) > 45
+    assert len(others.begun["2"]) > 280
+
+
+@on_any_store
 async def test_a_kind_and_its_queue_have_rates_and_both_are_kept(world: World) -> None:
     marks, others = Marks(world, seconds=0.1), Marks(world, seconds=0.1)
     world.app.task("work", limit=rota.Limit(rate="10/m"))(marks.handle)

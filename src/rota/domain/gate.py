@@ -13,7 +13,8 @@ A task keeps its places until it ends, or goes back to wait (a retry, a reschedu
 Moments lie so far apart that tasks which start by `slot_until` are never more than the rate, in any stretch of time.
 What waited in the line of its queue has lost the moment of its kind. So the last gate looks back: the task starts if
 its kind leaves that open, else it steps aside, gets another moment of its kind, and asks at its queue again then; the
-place goes to the next in line. Only if nobody else is known who could have it, the task takes it, and waits inside.
+place goes to the next in line. If it would be open within a second, or nobody else is known who could have the place,
+the task takes it, and waits inside.
 """
 
 from __future__ import annotations
@@ -167,8 +168,9 @@ def ask(
     """A task that is due asks at its next gate. `before` is the one that it has passed, if that has a rate; it is
     answered, too."""
     if not room(gate):
-        return *_in_line(task, gate, now), before
-    if before is not None and may_step_aside and _free_at(before, now) > _next_at(gate, now):
+        return *_in_line(task, gate, now if before is None else min(now, task.created_at), now), before
+    is_early = before is not None and _free_at(before, now) > _next_at(gate, now) + _LONGEST_GRACE
+    if before is not None and may_step_aside and is_early:
         aside, before = reserve(task, before, now)
         return aside, gate, before
     passed = replace(task, passed=task.passed + 1)
@@ -223,8 +225,10 @@ def _next_at(gate: Gate, now: datetime) -> datetime:
     return free_at if next_at is None else max(free_at, next_at)
 
 
-def _in_line(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
-    waits = replace(task, line=gate.id, available_at=now, slot_until=None)
+def _in_line(task: Task, gate: Gate, since: datetime, now: datetime) -> tuple[Task, Gate]:
+    """`since` is its place in the line. Who had to wait for a moment of its kind before has the one that it would have
+    had without."""
+    waits = replace(task, line=gate.id, available_at=since, slot_until=None)
     return waits, _changed(gate, now, waiting=gate.waiting + 1)
 
 
