@@ -224,6 +224,22 @@ async def test_who_looks_for_expired_tasks_reads_none_that_cannot_expire() -> No
             assert used == {"task_expiry"}, plan
 
 
+@pytest.mark.parametrize("first", [None, 1000])
+async def test_schedules_in_an_order_are_not_sorted(first: int | None) -> None:
+    """Else all of a tenant would be read for a page."""
+    async with as_the_store_does(new_database()) as connection:
+        await connection.execute(FILL_OTHERS)
+        await connection.execute("analyze")
+        for query, index in (
+            (SchedulesByName(tenant="t", first=first), "schedule_living_key"),
+            (SchedulesByNextTime(tenant="t", first=first), "schedule_next_time"),
+        ):
+            statement = STATEMENTS.find[statement_name(query)]
+            plan, used = await explained(connection, statement, values_of(query, 50), generic=True)
+            assert used == {index}, plan
+            assert "Sort" not in plan, plan
+
+
 async def test_a_task_that_never_returns_is_in_none_of_the_new_indexes() -> None:
     async with as_the_store_does(new_database()) as connection:
         await connection.execute(FILL)

@@ -572,9 +572,8 @@ order by key limit :limit::bigint {lock}
 -- name: schedules_by_next_time
 select {what} from {schema}.schedule
 where deleted_at is null and tenant = :tenant::text
-  and (tenant, coalesce(due_at, 'infinity'::timestamptz), id) > (:tenant::text, :after_at::timestamptz, :after_id::text)
-  and (tenant, coalesce(due_at, 'infinity'::timestamptz), id) <= (
-    :tenant::text,
+  and (coalesce(due_at, 'infinity'::timestamptz), id) > (:after_at::timestamptz, :after_id::text)
+  and (coalesce(due_at, 'infinity'::timestamptz), id) <= (
     case when :first::bigint is null then :last_at::timestamptz else coalesce((
       select coalesce(due_at, 'infinity'::timestamptz) from {schema}.schedule
       where deleted_at is null and tenant = :tenant::text
