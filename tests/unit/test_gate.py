@@ -85,6 +85,8 @@ def test_a_moment_that_was_missed_is_asked_for_again() -> None:
     assert given.next_at == START + 0.11 * SECOND
     assert not rules.has_to_ask(moment, START + 0.1 * SECOND)
     assert rules.has_to_ask(moment, START + 0.11 * SECOND)
+    assert not rules.has_missed(moment, START + 0.1 * SECOND)
+    assert rules.has_missed(moment, START + 0.11 * SECOND)
 
 
 def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
-from rota.domain.model import Task
+from records import node, task
+from rota.domain.model import Record, Task
 from rota.stores.base import CommitOptions, Tx, Work
 from rota.stores.postgres.group_commit import GroupCommit
+from rota.stores.postgres.transaction import DatabaseTransaction
+from rota.stores.postgres.tx import PendingWrites
 
 
 class Transactions:
@@ -102,3 +105,20 @@ async def test_those_who_wait_are_told_if_any_work_of_a_group_wrote() -> None:
     assert await changes_told(nothing, write, nothing) == 1
     assert await changes_told(nothing, nothing) == 0
     assert await changes_told(nothing, refuse) == 0
+
+
+async def test_others_are_told_whichever_work_of_the_group_concerns_them() -> None:
+    """Nobody waits for a heartbeat, and one behind a task in the same group does not keep it secret."""
+    told: list[bool] = []
+
+    async def write(*_: Any, commit: bool, notify: bool) -> None:
+        told.append(notify)
+
+    groups: list[list[Record]] = [[task(), node()], [node(), task()], [node()]]
+    for records in groups:
+        pending: Any = PendingWrites(cast(DatabaseTransaction, SimpleNamespace(write=write)))
+        for record in records:
+            puts = {type(record): {record.id: record}}
+            await pending.add(SimpleNamespace(puts=puts, deletes={}, replaced={}, written={type(record)}))
+        await pending.flush(commit=True)
+    assert told == [True, True, False]
