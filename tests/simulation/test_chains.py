@@ -227,3 +227,12 @@ def test_each_end_has_one_effect_whatever_fails(seed: int, store: str, tmp_path:
             assert row.effects or any(at >= ended for at in times), "an end had no effect"
 
     play(many, STORES[store], tmp_path)
+
+
+async def test_who_comes_after_another_schedule_now_is_no_follower_of_the_first(world: World) -> None:
+    for key in ("first", "second"):
+        await world.queue.create_schedule(key, task_type="work", cron="0 * * * *")
+    follower = await world.queue.create_schedule("load", task_type="work", after="first")
+    await world.queue.update_schedule("load", after="second")
+    followers = [(await world.queue.get_schedule(key)).followers for key in ("first", "second")]
+    assert followers == [(), (follower.id,)]
