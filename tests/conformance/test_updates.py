@@ -171,6 +171,23 @@ async def test_a_put_with_what_was_before_stores_the_whole_record(
     assert await get(store, Task, "a") == replace(was, **fields, version=3)
 
 
+async def test_an_update_gives_each_task_as_it_is_stored_whatever_it_sets(store: Store) -> None:
+    await put(
+        store,
+        *(
+            task(id, history=(created(),), output=output, progress=progress)
+            for id, output, progress in [("a", None, None), ("b", 1, "p"), ("c", {"x": 1}, None)]
+        ),
+    )
+    values = {"progress": {"done": 1}, "available_at": LATER, "priority": 9, "cancel_requested": True}
+    update = Update(set={**claiming().set, **values}, add={"attempt": 2}, fill={})
+    claimed = await store.transact(claim(3, update))
+    assert sorted(each.id for each in claimed) == ["a", "b", "c"]
+    assert [await get(store, Task, each.id) for each in claimed] == claimed
+    assert {each.id: each.output for each in claimed} == {"a": None, "b": 1, "c": {"x": 1}}
+    assert [each.progress for each in claimed] == [{"done": 1}] * 3
+
+
 async def test_updates_at_the_same_time_share_nothing(store: Store) -> None:
     await put(store, *(task(f"t{number:02}", priority=number % 3) for number in range(40)))
     answers = await asyncio.gather(*(store.transact(claim(8)) for _ in range(4)))

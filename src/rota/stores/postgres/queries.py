@@ -20,6 +20,7 @@ from ..queries import Query, TaskList
 from ..sql_files import load
 from ..sql_parameters import UNUSUAL, Parameters, usual_statement
 from .rows import WHOLE_RECORD, WRITERS, text_of
+from .task_row import columns_read, known_after
 
 __all__ = [
     "RecordStatements",
@@ -73,7 +74,7 @@ class Statements:
         self.find = {name: _select(text, what[name]) for name, text in selects.items()}
         self.locked = {name: _select(text, what[name], _LOCK) for name, text in selects.items()}
         self.plain["lock_ready_tasks"] = self.find["lock_ready_tasks"]
-        self._update = selects["update_ready_tasks"].replace("{what}", what["update_ready_tasks"])
+        self._update = selects["update_ready_tasks"]
         self._updates: dict[tuple[str, ...], Statement] = {}
         self._unsorted = {name: _SORT.sub("", text) for name, text in selects.items()}
         counting = {
@@ -90,10 +91,12 @@ class Statements:
         }
 
     def update(self, update: Update) -> Statement:
-        """The statement that applies such an update to ready tasks. Its values are those of `values_of_update`."""
+        """The statement that applies such an update to ready tasks. Its values are those of `values_of_update`. What
+        it gives of a task lacks what is known after the update."""
         fields = (*update.set, *update.add, *update.fill)
         if fields not in self._updates:
-            self._updates[fields] = named(self._update.replace("{changes}", _changes(update)))
+            sql = self._update.replace("{what}", columns_read(known_after(update)))
+            self._updates[fields] = named(sql.replace("{changes}", _changes(update)))
         return self._updates[fields]
 
     def tally(self, query: Query[Record], by: Sequence[str]) -> Statement:

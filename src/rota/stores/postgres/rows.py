@@ -37,7 +37,7 @@ from ...domain.model import (
 from ...domain.task import ShortHistory, short_history
 from ...domain.workflow import Signal, Step
 from ..codec import TABLES, Column
-from .task_row import COLUMNS_READ, body_of, json_of, read_tasks
+from .task_row import body_of, columns_read, json_of, read_tasks
 
 __all__ = ["WHOLE_RECORD", "WRITERS", "Histories", "Rows", "Writer", "text_of"]
 
@@ -211,7 +211,7 @@ class Writer:
     @property
     def what(self) -> str:
         """What is selected to read a record."""
-        return COLUMNS_READ if self.table.type is Task else WHOLE_RECORD
+        return columns_read() if self.table.type is Task else WHOLE_RECORD
 
     def read(self, rows: Sequence[Any]) -> Iterable[Any]:
         """The records of rows that were selected so; or Corrupt."""
