@@ -147,11 +147,11 @@ def test_a_function_is_pickled_by_its_name() -> None:
         ),
         (
             lambda app: app.task("a", cron="@daily", timezone=5, input={"text": ""})(print_it),
-            "timezone: 5 is not a text",
+            "schedule 'a': timezone: 5 is not a text",
         ),
         (
             lambda app: app.task("a", cron="@daily", interval=5, input={"text": ""})(print_it),
-            "interval: it was given together with cron",
+            "schedule 'a': interval: it was given together with cron",
         ),
     ],
 )
