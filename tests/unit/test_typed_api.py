@@ -220,7 +220,9 @@ REFUSED = {
         ARGUMENT, "retry_policy: 'often' is not"
     ),
     'queue.create_tenant("b", pending=5)': Mistake(UNEXPECTED, "pending: "),
-    'app.schedule("s", task="x")': Mistake(UNEXPECTED, "schedule 's': task: there is no such option; accepted are"),
+    'app.schedule("s", task="x")': Mistake(
+        UNEXPECTED, "schedule 's': task: there is no such option; accepted are"
+    ),
     'app.task("x", crn="@daily")': Mistake(UNEXPECTED, "crn: there is no such option; accepted are"),
     'app.task("x", timezone=5)': Mistake(NO_OVERLOAD, None),
     'app.task("x", timeout=[5])': Mistake(NO_OVERLOAD, "timeout: [5] is not a duration; give a timedelta"),
