@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from command_line import STORES, bare_folder, complaint, document, documents, rota, use_store
+from rota.domain.model import RunStatus
+from rota.surfaces.cli.render import LEGEND, MARKS
 
 NIGHTLY = "schedule create nightly -t backup --cron '30 2 * * *' --timezone America/New_York"
 
@@ -118,11 +120,21 @@ def test_show_has_the_last_runs_as_letters_in_a_pipe() -> None:
     rota(f"cancel {first}")
     said = rota("schedule show nightly").stdout
     assert "\n  XR\n" in said
-    assert "C completed  F failed  S skipped  R running  X cancelled" in said
+    assert "C completed  F failed  S skipped  R running  X cancelled  B buffered" in said
     shown = document("schedule show nightly")
     assert [run["task_id"] for run in shown["runs"]] == [second, first]
     assert len(shown["next"]) == 5
     assert shown["words"] == "At 02:30, in America/New_York"
+
+
+def test_the_ledger_is_asked_for_every_status_and_has_a_mark_for_each() -> None:
+    rota(NIGHTLY)
+    task = rota("schedule trigger nightly").stdout.strip()
+    for status in RunStatus:
+        found = document(f"schedule runs nightly --status {status}")["runs"]
+        assert [run["task_id"] for run in found] == [task] * (status is RunStatus.RUNNING)
+    assert {str(status) for status in RunStatus} == set(LEGEND)
+    assert set(LEGEND) <= MARKS.keys()
 
 
 def test_trigger_may_bring_another_input() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from http_world import Tenant, problem
+from rota.domain.model import RunStatus
 from rota.surfaces.http.tenants.schemas import ScheduleBody
 
 CRON = {"type": "recurring", "cron": "0 9 * * *", "timezone": "UTC"}
@@ -53,6 +54,16 @@ def test_put_replaces_and_patch_changes(quiet: Tenant) -> None:
     unbounded = quiet.send("PATCH", "schedules/renamed", 200, json={"maxRuns": 9})
     assert quiet.send("PATCH", "schedules/renamed", 200, json={"maxRuns": None})["maxRuns"] is None
     assert unbounded["maxRuns"] == 9
+
+
+def test_the_ledger_is_asked_for_every_status(quiet: Tenant) -> None:
+    quiet.post("schedules", BODY)
+    quiet.post("schedules/nightly/trigger", {})
+    found = {
+        str(status): len(quiet.get("schedules/nightly/runs", params={"status": str(status)})["items"])
+        for status in RunStatus
+    }
+    assert found == {str(status): int(status is RunStatus.RUNNING) for status in RunStatus}
 
 
 def test_a_repeated_post_is_done_once(quiet: Tenant) -> None:

@@ -58,6 +58,7 @@ MARKS = {
     "expired": Mark("◌", "yellow", "E"),
     "archived": Mark("▪", "bright_black", "A"),
     "skipped": Mark("↷", "yellow", "S"),
+    "buffered": Mark("◔", "cyan", "B"),
     "active": Mark("●", "green", "A"),
     "paused": Mark("‖", "yellow", "P"),
     "draft": Mark("○", "cyan", "D"),
@@ -65,7 +66,7 @@ MARKS = {
 }
 _MAY_WRAP = ("WHEN", "CHANGE", "WHAT", "NOTE", "LIMITS", "KINDS", "ROLES")
 BUSY = timedelta(seconds=1)
-LEGEND = ("completed", "failed", "skipped", "running", "cancelled")
+LEGEND = ("completed", "failed", "skipped", "running", "cancelled", "buffered")
 
 
 class Bar(Protocol):

@@ -60,6 +60,7 @@ SIGNS = {
     "expired": "◌",
     "archived": "▪",
     "skipped": "◌",
+    "buffered": "◔",
     "active": "●",
     "alive": "●",
     "paused": "❚❚",

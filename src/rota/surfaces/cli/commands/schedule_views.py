@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.errors import NotFound
-from ....domain.model import Schedule, ScheduleStatus, TemplateTarget
+from ....domain.model import RunStatus, Schedule, ScheduleStatus, TemplateTarget
 from ....domain.recurrence import After, Interval, RRule, Several, Simple, Timing
 from ... import words
 from ...durations import coarse, relative, short
@@ -264,7 +264,7 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
 @schedule_argument
 @click.option(
     "--status",
-    type=click.Choice(["running", "completed", "failed", "skipped", "cancelled"]),
+    type=click.Choice([str(each) for each in RunStatus]),
     help="Only runs in this state.",
 )
 @click.option("--since", type=TIME, help="From this time on (without a zone: local time).")

@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 from ....domain import recurrence
 from ....domain.checks import check_metadata
 from ....domain.errors import Invalid, Refused
-from ....domain.model import Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
+from ....domain.model import RunStatus, Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ....domain.schedule.definition import DEFAULTS, FIELDS
 from ...python.client import Queue
@@ -249,7 +249,7 @@ async def trigger(
 async def runs(
     queue: Viewer,
     id: Id,
-    status: Literal["running", "completed", "failed", "skipped", "cancelled"] | None = None,
+    status: RunStatus | None = None,
     since: Annotated[Time | None, Query()] = None,
     until: Annotated[Time | None, Query()] = None,
     limit: Limit = 100,
