@@ -12,8 +12,10 @@ import pytest
 
 import rota
 from records import alarm
+from rota.domain.alarm import FLEET
 from rota.domain.errors import Invalid
 from rota.domain.model import Alarm
+from rota.domain.tenants import EVERY_TENANT
 from rota.engine.observe.telemetry import Observation, PingFailed
 from rota.engine.roles import pings as pings_module
 from rota.engine.roles.notices import Notices, check_addresses, label_of
@@ -110,10 +112,10 @@ async def test_a_schedule_tells_of_its_runs() -> None:
         worker = rota.Worker(queue, app, allow_private_addresses=True, heartbeat_url=f"{server.url}/fleet")
         running = asyncio.create_task(worker.run(handle_signals=False))
         runs = {key: (await queue.trigger_schedule(key)).run_id for key in ("good", "bad", "silent")}
-        await until(lambda: len(server.asked) == 4)
+        await until(lambda: len(server.asked) == 5)
         assert worker.alarms is not None
         await worker.alarms.scan()
-        await until(lambda: len(server.asked) == 5)
+        await until(lambda: len(server.asked) == 6)
         worker.stop()
         await running
         good, bad = f"?rid={runs['good']}", f"?rid={runs['bad']}"
@@ -126,6 +128,22 @@ async def test_a_schedule_tells_of_its_runs() -> None:
             ),
             "/fleet",
         }
+
+
+@pytest.mark.parametrize(("is_well", "path"), [(True, "/fleet"), (False, "/fleet/fail")])
+async def test_the_fleet_tells_when_a_node_begins(is_well: bool, path: str) -> None:
+    """A monitor outside does not wait for the first look at the fleet, a minute later."""
+    async with world() as (queue, server):
+        if not is_well:
+            await overdue_alarm(queue, tenant=EVERY_TENANT, subject_id=FLEET, subject=FLEET)
+        worker = rota.Worker(
+            queue, rota.App(), allow_private_addresses=True, heartbeat_url=f"{server.url}/fleet"
+        )
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await until(lambda: len(server.asked) == 1)
+        worker.stop()
+        await running
+        assert [asked.path for asked in server.asked] == [path]
 
 
 async def test_a_heartbeat_that_does_not_arrive_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

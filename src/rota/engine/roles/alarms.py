@@ -7,11 +7,14 @@ the work: that is a few reads, and nothing is written unless something is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
+from ...domain.alarm import FLEET
 from ...domain.model import Alarm
-from ...stores.base import CommitOptions, Store
-from ...stores.queries import Cursor
+from ...domain.tenants import EVERY_TENANT
+from ...stores.base import CommitOptions, Store, Tx
+from ...stores.queries import AlarmList, Cursor
 from ..clock import Clock
 from ..commands import check_fleet, look_for_alarms, scan_ledger
 from ..observe.telemetry import AlarmBegan, AlarmOver, Observer
@@ -51,6 +54,7 @@ class AlarmWatch:
         self._pings = pings
         self._node_id = node_id
         self._scan_at = clock.monotonic() + scan_every.total_seconds()
+        self._has_begun = False
         self._after: Cursor | None = None
         self._overdue: frozenset[str] = frozenset()
 
@@ -58,12 +62,23 @@ class AlarmWatch:
         """What is due to be looked at. At once again if there was any; else when the next is, or the next scan."""
         looked = await self._store.transact(look_for_alarms(BATCH, self._kept), _READING)
         self._report(looked.alarms)
+        if not self._has_begun:
+            await self._tell_of_beginning()
+            self._has_begun = True
         if looked.number:
             return NOW
         if self._clock.monotonic() >= self._scan_at:
             await self.scan()
         left = max(timedelta(seconds=self._scan_at - self._clock.monotonic()), NOW)
         return left if looked.next_in is None else max(min(left, looked.next_in), NOW)
+
+    async def _tell_of_beginning(self) -> None:
+        """The store answers: a monitor outside hears that at once, from each node that begins. Whether the fleet is
+        well is judged by the first scan, since what waited while nobody ran needs a while; until then, alarms that
+        are open count."""
+        if self._pings is not None and self._pings.has_fleet_url:
+            known = await self._store.read(_open_alarms_of_fleet)
+            self._pings.tell_of_fleet(is_well=not known)
 
     async def look_at_all(self) -> timedelta:
         """For who looks only now and then: everything that is due. When the next is."""
@@ -86,3 +101,7 @@ class AlarmWatch:
     def _report(self, alarms: list[Alarm]) -> None:
         for alarm in alarms:
             self._observe(AlarmBegan(alarm) if alarm.is_open else AlarmOver(alarm))
+
+
+async def _open_alarms_of_fleet(tx: Tx) -> Sequence[Alarm]:
+    return await tx.find(AlarmList(tenant=EVERY_TENANT, subject_id=FLEET, is_open=True), 1)

@@ -1,8 +1,8 @@
 """Pings to a monitor outside, such as Healthchecks: if they stay away, someone else says so.
 
 A schedule with a `heartbeat_url` tells of its runs: `URL/start` when one begins, `URL` when it has succeeded,
-`URL/fail` when it has failed, each with the run's id as `rid`. The fleet's own tells every minute that the store
-answers and nobody is missed: `URL`, or `URL/fail` while an alarm about the fleet is open.
+`URL/fail` when it has failed, each with the run's id as `rid`. The fleet's own tells when a node begins, and every
+minute, that the store answers and nobody is missed: `URL`, or `URL/fail` while an alarm about the fleet is open.
 
 `Pings` is an observer: it hears of what is committed, and only puts it in a queue. The role sends from there, and tries
 again a few times. What cannot be sent is dropped, and so is what a node that dies has not sent: the monitor outside
