@@ -40,7 +40,7 @@ _NEAREST: Final = re.compile(r"(?P<day>[0-9]+)W")
 _NTH: Final = re.compile(r"(?P<day>[A-Z0-9]+?)(?:#(?P<nth>[0-9]+)|(?P<last>L))")
 _SOME_OF: Final = re.compile(r"(?P<days>[A-Z0-9]+(?:-[A-Z0-9]+)?)(?P<nth>#L|#[1-5]|L)")
 _LAST_OF: Final = re.compile(r"L(?P<days>[0-7]|[A-Z]{3,})")
-_DURATION: Final = re.compile(r"(?=.)(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{1,6}s)?")
+_DURATION: Final = re.compile(r"(?=.)(?:[0-9]{1,5}h)?(?:[0-9]{1,6}m)?(?:[0-9]{1,6}s)?")
 
 MaskOf = Callable[[Shape], int]
 
