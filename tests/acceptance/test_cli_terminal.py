@@ -14,6 +14,7 @@ import pytest
 
 from command_line import complaint, document, rota
 from forked import Forked
+from rota.surfaces.cli import render
 
 KIND = "generate_the_quarterly_report_finance"
 
@@ -123,6 +124,26 @@ def test_what_takes_longer_than_a_second_shows_that_it_lives() -> None:
     shown = "\n".join(at_terminal("wait", task, "--timeout", "1200ms"))
     assert "waiting for sqlite:///rota.db" in shown
     assert "has not ended in time" in shown
+
+
+def test_a_bar_is_alone_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits meanwhile shows no sign of life of its own: both would write on the same line."""
+    shown: list[str] = []
+
+    class Sign:
+        def __init__(self, what: str) -> None:
+            shown.append(what)
+
+        def stop(self) -> None: ...
+
+    monkeypatch.setattr(render, "_is_terminal", lambda stream: True)
+    monkeypatch.setattr(render, "Spinner", Sign)
+    screen = render.Screen()
+    with screen.progress("backfilling", 10), screen.busy("waiting beside a bar"):
+        pass
+    with screen.busy("waiting alone"):
+        pass
+    assert shown == ["waiting alone"]
 
 
 def test_a_key_is_revoked_by_the_beginning_of_its_id() -> None:

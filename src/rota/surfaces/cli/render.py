@@ -115,6 +115,7 @@ class Screen:
         self.wide = wide
         self.utc = utc
         self._spinner: Spinner | None = None
+        self._has_bar = False
 
     def say(self, text: str = "") -> None:
         self.still()
@@ -212,8 +213,8 @@ class Screen:
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
         """A sign of life on stderr, if someone is watching and it takes longer than a second; until something is said,
-        or asked."""
-        if self._spinner is not None or not _is_terminal(sys.stderr):
+        or asked. A bar is one already."""
+        if self._spinner is not None or self._has_bar or not _is_terminal(sys.stderr):
             yield
             return
         self._spinner = Spinner(what)
@@ -243,14 +244,18 @@ class Screen:
             progress.MofNCompleteColumn(),
             progress.TimeRemainingColumn(),
         )
-        with progress.Progress(*columns, console=_console(stderr=True)) as bars:
-            bar = bars.add_task(what, total=total)
+        self._has_bar = True
+        try:
+            with progress.Progress(*columns, console=_console(stderr=True)) as bars:
+                bar = bars.add_task(what, total=total)
 
-            class Drawn:
-                def advance(self, steps: int) -> None:
-                    bars.advance(bar, steps)
+                class Drawn:
+                    def advance(self, steps: int) -> None:
+                        bars.advance(bar, steps)
 
-            yield Drawn()
+                yield Drawn()
+        finally:
+            self._has_bar = False
 
     def _draw(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]], yields: Sequence[str]) -> None:
         from rich.table import Table
