@@ -50,6 +50,25 @@ async def test_failures_are_an_alarm_until_one_succeeds(world: World) -> None:
 
 
 @on_any_store
+@pytest.mark.parametrize("rules", [{}, {"alarm_no_success": 10 * MINUTE}], ids=["by default", "as asked"])
+async def test_times_that_wait_do_not_hide_those_that_succeed(world: World, rules: dict[str, Any]) -> None:
+    """They wait in the latest rows, and what succeeds is a time of an hour ago."""
+    is_stuck = False
+
+    @world.app.task("work")
+    async def work(input: object) -> None:
+        await asyncio.sleep(150 if not is_stuck else 86_400)
+
+    await world.schedule("busy", interval=MINUTE, overlap_policy="buffer_all", **rules)
+    async with world.running():
+        await world.at(100 * MINUTE)
+        assert await world.queue.alarms() == []
+        is_stuck = True
+        await world.at(130 * MINUTE)
+        assert [each.rule for each in await world.queue.alarms()] == [AlarmRule.NO_SUCCESS]
+
+
+@on_any_store
 async def test_a_run_that_takes_too_long(world: World) -> None:
     @world.app.task("work")
     async def work(input: object) -> None:

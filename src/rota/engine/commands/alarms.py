@@ -318,11 +318,16 @@ async def _running_tasks(tx: Tx, rows: Iterable[Sequence[Run]]) -> dict[str, Tas
 async def _last_success(
     tx: Tx, schedule: Schedule, rules: AlarmRules, rows: Sequence[Run]
 ) -> datetime | None:
-    """Looked for behind the latest rows only if none of those succeeded, and there are more."""
-    since = alarm.no_success_since(schedule, rules, tx.now)
-    if since is None or len(rows) < alarm.ROWS or any(run.status is _COMPLETED for run in rows):
+    """Looked for behind the latest rows only if none of those succeeded, and there are more. Where times wait, the last
+    that ended is right before the first of them, however long ago that was."""
+    if len(rows) < alarm.ROWS or any(run.status is _COMPLETED for run in rows):
         return None
-    found = await tx.find(RunList(schedule_id=schedule.id, status=_COMPLETED, since=since), 1)
+    found: Sequence[Run] = ()
+    if schedule.buffered:
+        before = await tx.find(RunList(schedule_id=schedule.id, until=min(schedule.buffered)), alarm.ROWS)
+        found = [run for run in before if run.status is _COMPLETED]
+    elif (since := alarm.no_success_since(schedule, rules, tx.now)) is not None:
+        found = await tx.find(RunList(schedule_id=schedule.id, status=_COMPLETED, since=since), 1)
     return found[0].completed_at if found else None
 
 
