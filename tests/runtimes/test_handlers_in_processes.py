@@ -15,9 +15,11 @@ import rota
 from rota import TaskStatus
 from rota.domain.errors import Invalid
 from rota.domain.model import Task
+from rota.engine import executor
 from rota.engine.executor import STOP_GRACE
 from rota.engine.runtimes import processes, shell
-from runtimes import process_app
+from rota.engine.runtimes.messages import Stop
+from runtimes import process_app, slow_app
 from runtimes.test_shell import gone, started
 from runtimes.world import Bench
 
@@ -27,7 +29,7 @@ class Runs:
 
     def __init__(self, bench: Bench) -> None:
         self.queue = bench.queue
-        bench.worker.app.handlers.update(process_app.app.handlers)
+        bench.worker.app.handlers.update(process_app.app.handlers | slow_app.app.handlers)
         self._bench = bench
 
     async def __call__(self, kind: str, input: Any = None, **options: Any) -> Task:
@@ -92,7 +94,6 @@ async def test_copies_that_it_forks_have_no_link_to_the_worker(bench: Bench) -> 
 
 async def test_a_timeout_kills_it_with_its_children(bench: Bench, tmp_path: Path) -> None:
     runs, file = Runs(bench), tmp_path / "pids"
-    await runs("pid")  # so that a process is warm: the timeout counts its start, too
     done = await runs("hang", {"file": str(file)})
     assert str(done.error) == "TimeoutError: ran longer than its timeout of 0.4 s"
     for pid in map(int, file.read_text().split()):
@@ -110,6 +111,56 @@ async def test_a_cancel_is_seen_and_the_process_stays(bench: Bench, kind: str, t
     assert (await runs.queue.wait(task.id, timeout=10)).status is TaskStatus.CANCELLED
     after = await bench.queue.wait((await bench.queue.submit("pid")).id, timeout=10)
     assert after.status is TaskStatus.COMPLETED
+    bench.worker.stop()
+    await running
+
+
+async def test_the_timeout_counts_from_the_call_not_from_the_start_of_its_process(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, importing = Runs(bench), tmp_path / "importing"
+    monkeypatch.setenv("SLOW_IMPORT", str(importing))
+    running = asyncio.create_task(runs("slow.pid"))
+    await started(importing)
+    await asyncio.sleep(1.2)  # longer than its timeout
+    importing.unlink()
+    done = await running
+    assert (done.status, done.error) == (TaskStatus.COMPLETED, None)
+
+
+async def test_a_process_that_does_not_start_is_given_up(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLOW_IMPORT", str(tmp_path / "importing"))
+    monkeypatch.setattr(executor, "START_GRACE", timedelta(seconds=0.1))
+    done = await Runs(bench)("slow.pid", timeout=0.1)
+    assert str(done.error) == "TimeoutError: ran longer than its timeout of 0.1 s"
+
+
+@pytest.mark.parametrize("kind", ["slow.polite", "slow.polite.async"])
+async def test_a_cancel_reaches_a_process_that_starts(
+    bench: Bench, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, importing, told = Runs(bench), tmp_path / "importing", asyncio.Event()
+    monkeypatch.setenv("SLOW_IMPORT", str(importing))
+    first = await runs("pid")
+    say = processes.Process._say
+
+    def listened(process: processes.Process, message: Any) -> None:
+        say(process, message)
+        if isinstance(message, Stop):
+            told.set()
+
+    monkeypatch.setattr(processes.Process, "_say", listened)
+    running = asyncio.create_task(bench.worker.run(handle_signals=False))
+    task = await bench.queue.submit(kind)
+    await started(importing)
+    await bench.queue.cancel(task.id)
+    await told.wait()
+    importing.unlink()
+    assert (await bench.queue.wait(task.id, timeout=10)).status is TaskStatus.CANCELLED
+    after = await bench.queue.wait((await bench.queue.submit("pid")).id, timeout=10)
+    assert after.output == first.output, "the process ended the call by itself, and was not killed"
     bench.worker.stop()
     await running
 

@@ -44,6 +44,8 @@ TRACEBACK_KEPT = 16_000
 MESSAGE_KEPT = 4_000
 OUTPUT_LIMITS = Limits()
 STOP_GRACE = timedelta(seconds=5)
+START_GRACE = timedelta(minutes=1)
+"""How long a process may take to start and to import its function, before that counts into the timeout."""
 NO_TRIES = Tries()
 Reports = tuple[timedelta | None, Any, tuple[LogLine, ...]]
 Ending = tuple[Any, BaseException | None]
@@ -167,6 +169,10 @@ class Context:
         """Why the attempt is to end, if it is."""
         return self._execution.stopping
 
+    def handler_begins(self) -> None:
+        """A handler in another process is called: its timeout counts from now on."""
+        self._execution.begins()
+
     def take_reports(self, reports: Reports) -> None:
         """What a handler in another process told its own context."""
         self._execution.lease, progress, logs = reports[0] or self._execution.lease, reports[1], reports[2]
@@ -189,6 +195,7 @@ class Execution:
     """One attempt at a task: the handler while it runs, and what the worker must know about it."""
 
     __slots__ = (
+        "_begun",
         "_calling",
         "_in_thread",
         "_leaving",
@@ -229,6 +236,7 @@ class Execution:
         self.is_settled = False  # what became of it is stored already
         self.tries = NO_TRIES  # of steps, to be recorded with the outcome
         self._reports = reports
+        self._begun: asyncio.Future[None] | None = None  # of a handler in a process that has a timeout
         self._in_thread = False
         self._leaving: tuple[Leaving, ...] = ()  # not awaited
         self._calling: asyncio.Task[Any] | None = None
@@ -294,6 +302,10 @@ class Execution:
         if self._calling is not None and not self._calling.done():
             self._calling.add_done_callback(lambda _: tell())
 
+    def begins(self) -> None:
+        if self._begun is not None and not self._begun.done():
+            self._begun.set_result(None)
+
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
@@ -350,6 +362,9 @@ class Execution:
         calling = asyncio.create_task(self._ending(context, threads), name=f"rota:{self.task.kind}")
         self._calling = calling
         try:
+            if self.handler.run_in == "process":
+                self._begun = self._loop.create_future()
+                await wait_for_any(calling, self._begun, at_most=START_GRACE)
             if await wait_for_any(calling, at_most=limit):
                 return calling.result()
         except asyncio.CancelledError as error:

@@ -30,7 +30,7 @@ from ..clock import SystemClock
 from ..executor import Context, Execution, StopReason
 from ..guard import is_a, name_of, text_of, traceback_of
 from . import processes
-from .messages import LENGTH, Begin, Ended, Reported, Stop, framed
+from .messages import LENGTH, Begin, Begun, Ended, Reported, Stop, framed
 
 __all__ = ["context_here", "function_named", "main"]
 
@@ -43,15 +43,20 @@ def context_here() -> Context:
 
 
 class Here:
-    """As much of an execution as a context needs; what it is told goes to the worker."""
+    """A call: as much of an execution as its context needs, if it has one. What that is told goes to the worker."""
 
-    def __init__(self, task: Task, say: Callable[[Any], None]) -> None:
-        self.task = task
+    def __init__(self, begin: Begin, say: Callable[[Any], None]) -> None:
+        self.begin = begin
         self.stopping: StopReason | None = None
         self.lease: Any = None
         self.progress: Any = None
         self.logs: tuple[LogLine, ...] = ()
         self._say = say
+
+    @property
+    def task(self) -> Task:
+        assert self.begin.task is not None, "it has a context"
+        return self.begin.task
 
     def shown(self) -> Task:
         return self.task
@@ -83,7 +88,7 @@ class Child:
         self._link = link
         self._reading = link.makefile("rb")
         self._saying = threading.Lock()
-        self._calls: SimpleQueue[Begin] = SimpleQueue()
+        self._calls: SimpleQueue[Here] = SimpleQueue()
         self._execution: Here | None = None
         self._cancel: Callable[[], object] | None = None
         self._main: dict[str, Any] = {}
@@ -106,7 +111,8 @@ class Child:
             while True:
                 heard = self._heard()
                 if isinstance(heard, Begin):
-                    self._calls.put(heard)
+                    self._execution = Here(heard, self._say)
+                    self._calls.put(self._execution)
                 elif isinstance(heard, Stop):
                     self._stop(StopReason(heard.reason))
         finally:  # the worker is gone
@@ -119,6 +125,7 @@ class Child:
             os.close(self._link.detach())
 
     def _stop(self, reason: StopReason) -> None:
+        """A call that cannot be cancelled yet finds out when it can (`_awaited`)."""
         if self._execution is not None:
             self._execution.stopping = reason
         if self._cancel is not None:
@@ -138,10 +145,10 @@ class Child:
         with self._saying:
             self._link.sendall(data)
 
-    def _ended(self, begin: Begin) -> Ended:
+    def _ended(self, call: Here) -> Ended:
         try:
-            with memory_limited(begin.memory_limit):
-                value = self._called(begin)
+            with memory_limited(call.begin.memory_limit):
+                value = self._called(call)
             return Ended(answer=pickle.dumps((value, None)))
         except BaseException as error:  # whatever it is, it belongs to the worker
             return _failed(error)
@@ -149,16 +156,17 @@ class Child:
             self._execution = self._cancel = None
             _here.clear()
 
-    def _called(self, begin: Begin) -> Any:
+    def _called(self, call: Here) -> Any:
+        begin = call.begin
         if begin.task is not None:
-            self._execution = Here(begin.task, self._say)
-            _here[:] = [Context(cast(Execution, self._execution), NoQueue(), SystemClock().now)]
+            _here[:] = [Context(cast(Execution, call), NoQueue(), SystemClock().now)]
         if begin.module == "__main__":
             self._import_main()
         function = function_named(begin.module, begin.name)
         args, kwargs = pickle.loads(begin.arguments)
+        self._say(Begun())
         value = function(*args, **kwargs)
-        return asyncio.run(self._awaited(value)) if inspect.iscoroutine(value) else value
+        return asyncio.run(self._awaited(value, call)) if inspect.iscoroutine(value) else value
 
     def _import_main(self) -> None:
         """The program that runs the worker, under another name: what it keeps for `__main__` does not run again."""
@@ -172,10 +180,13 @@ class Child:
         finally:
             processes.is_importing_main = False
 
-    async def _awaited(self, value: Any) -> Any:
+    async def _awaited(self, value: Any, call: Here) -> Any:
         running, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert running is not None, "asyncio.run made it"
         self._cancel = lambda: loop.call_soon_threadsafe(running.cancel)
+        if call.stopping is not None:
+            value.close()
+            raise asyncio.CancelledError("asked to end before it began")
         return await value
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ...domain.model import Task
 
-__all__ = ["LENGTH", "Begin", "Ended", "Reported", "Stop", "framed"]
+__all__ = ["LENGTH", "Begin", "Begun", "Ended", "Reported", "Stop", "framed"]
 
 LENGTH = struct.Struct(">I")
 
@@ -23,6 +23,10 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
     arguments: bytes
     task: Task | None
     memory_limit: int | None
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """The function is found, and is called now."""
 
 
 class Stop(msgspec.Struct, frozen=True):

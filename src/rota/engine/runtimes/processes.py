@@ -24,8 +24,9 @@ from typing import Any
 from ...domain.errors import PermanentError
 from ..clock import wait_for_any
 from ..executor import Context, StopReason
+from ..handlers.functions import running
 from .failed import AttemptFailed
-from .messages import LENGTH, Begin, Ended, Reported, Stop, framed
+from .messages import LENGTH, Begin, Begun, Ended, Reported, Stop, framed
 
 __all__ = ["Processes"]
 
@@ -57,17 +58,20 @@ class Processes:
             raise PermanentError(
                 "handlers in processes need process groups: run this worker on Linux or macOS"
             )
-        context = next((each for each in (*args, *kwargs.values()) if isinstance(each, Context)), None)
+        context = running.get()
+        assert isinstance(context, Context), "a worker has set it"
+        has_context = any(isinstance(each, Context) for each in (*args, *kwargs.values()))
         begin = Begin(
             module=function.__module__,
             name=function.__qualname__,
             arguments=_pickled(function, args, kwargs),
-            task=None if context is None else context.task,
+            task=context.task if has_context else None,
             memory_limit=memory_limit,
         )
         process = await self._free()
         try:
-            can_see = context is not None or inspect.iscoroutinefunction(function)
+            await process.link()
+            can_see = has_context or inspect.iscoroutinefunction(function)
             answer = await process.call(begin, context, KILL_AFTER if can_see else timedelta(0))
         except BaseException:
             self._all.discard(process)
@@ -89,7 +93,7 @@ class Processes:
                 return process
             self._all.discard(process)
             await process.kill()
-        process = await Process.start()
+        process = Process()
         self._all.add(process)
         return process
 
@@ -97,67 +101,64 @@ class Processes:
 class Process:
     """One process, and the link to it."""
 
-    def __init__(
-        self,
-        running: subprocess.Popen[bytes],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self._running = running
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def start(cls) -> Process:
-        ours, theirs = socket.socketpair()
+    def __init__(self) -> None:
+        self._link, theirs = socket.socketpair()
         with theirs:
-            running = subprocess.Popen(  # noqa: ASYNC220  it takes a millisecond, and asyncio does the same
+            self._running = subprocess.Popen(
                 [sys.executable, "-m", CHILD, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        reader, writer = await asyncio.open_connection(sock=ours)
-        process = cls(running, reader, writer)
-        prepared = spawn.get_preparation_data(CHILD)
-        process._say({name: prepared[name] for name in _PREPARED if name in prepared})
-        return process
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def link(self) -> None:
+        """Before its first call. One that is cancelled here is known already, and is killed."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(sock=self._link)
+            prepared = spawn.get_preparation_data(CHILD)
+            self._say({name: prepared[name] for name in _PREPARED if name in prepared})
 
     @property
     def is_alive(self) -> bool:
         return self._running.poll() is None
 
-    async def call(self, begin: Begin, context: Context | None, grace: timedelta) -> Ended:
+    async def call(self, begin: Begin, context: Context, grace: timedelta) -> Ended:
         """How the call ended. If it is cancelled, the function is told, and given up after `grace`."""
         self._say(begin)
         ending = asyncio.ensure_future(self._until_ended(context))
         try:
             await asyncio.wait({ending})
         except asyncio.CancelledError:
-            self._say(Stop(_reason(context)))
+            self._say(Stop(context.stopping or StopReason.TIMEOUT))
             if not await wait_for_any(ending, at_most=grace):
                 raise
         finally:
             ending.cancel()
         return ending.result()
 
-    async def _until_ended(self, context: Context | None) -> Ended:
+    async def _until_ended(self, context: Context) -> Ended:
         while True:
             heard = await self._heard()
             if isinstance(heard, Ended):
                 return heard
-            if isinstance(heard, Reported) and context is not None:
+            if isinstance(heard, Begun):
+                context.handler_begins()
+            elif isinstance(heard, Reported):
                 context.take_reports(heard.reports)
 
     async def _heard(self) -> Any:
+        assert self._streams is not None, "it is linked"
+        reader, _ = self._streams
         try:
-            head = await self._reader.readexactly(LENGTH.size)
-            return pickle.loads(await self._reader.readexactly(*LENGTH.unpack(head)))
+            head = await reader.readexactly(LENGTH.size)
+            return pickle.loads(await reader.readexactly(*LENGTH.unpack(head)))
         except (asyncio.IncompleteReadError, ConnectionError):
             raise AttemptFailed("ProcessEnded", _how(await self._code())) from None
 
     def _say(self, message: Any) -> None:
-        self._writer.write(framed(message))
+        assert self._streams is not None, "it is linked"
+        self._streams[1].write(framed(message))
 
     async def _code(self) -> int | None:
         """Its exit code; None: it goes on, without a link."""
@@ -170,7 +171,10 @@ class Process:
         """It and whatever it has started."""
         with suppress(ProcessLookupError, PermissionError):  # macOS: a group of the dead is not permitted
             os.killpg(self._running.pid, signal.SIGKILL)
-        self._writer.close()
+        if self._streams is None:
+            self._link.close()
+        else:
+            self._streams[1].close()
         await self._code()
 
 
@@ -196,11 +200,6 @@ def _value(ended: Ended) -> Any:
     if ended.traceback is not None:
         error.__cause__ = RemoteTraceback(ended.traceback)
     raise error
-
-
-def _reason(context: Context | None) -> str:
-    asked = None if context is None else context.stopping
-    return str(asked or StopReason.TIMEOUT)
 
 
 def _how(code: int | None) -> str:
