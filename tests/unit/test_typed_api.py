@@ -223,7 +223,7 @@ REFUSED = {
     'app.schedule("s", task="x")': Mistake(
         UNEXPECTED, "schedule 's': task: there is no such option; accepted are"
     ),
-    'app.task("x", crn="@daily")': Mistake(UNEXPECTED, "crn: there is no such option; accepted are"),
+    'app.task("x", crn="@daily")': Mistake(UNEXPECTED, "crn: there is no such option; did you mean cron?"),
     'app.task("x", timezone=5)': Mistake(NO_OVERLOAD, None),
     'app.task("x", timeout=[5])': Mistake(NO_OVERLOAD, "timeout: [5] is not a duration; give a timedelta"),
     'app.task("x", task_type="y")': Mistake(UNEXPECTED, "task_type: there is no such option"),
@@ -231,13 +231,17 @@ REFUSED = {
     'app.provide(dict, per="day")': Mistake(
         ARGUMENT, "per: 'day' is not known; accepted are worker and task"
     ),
-    'app.workflow("x", acepts=1)': Mistake(UNEXPECTED, "acepts: there is no such option; accepted are"),
+    'app.workflow("x", acepts=1)': Mistake(
+        UNEXPECTED, "acepts: there is no such option; did you mean accepts?"
+    ),
     'app.workflow("x", run_in="process")': Mistake(UNEXPECTED, "run_in: there is no such option; accepted"),
     'app.workflow("x", version="2")': Mistake(NO_OVERLOAD, "version: '2' is not accepted; give a whole"),
     'app.workflow("x")(double)': Mistake(ARGUMENT, "function: the workflow 'x' is not an async function"),
     'queue.bind(month).submit("x")': Mistake(ARGUMENT, "input.day: expected a date such as 2026-01-31"),
     "queue.bind(month).submit()": Mistake("Missing", "input: month: missing a required argument: 'day'"),
-    "queue.bind(month).options(timout=5)": Mistake(UNEXPECTED, "timout: there is no such option"),
+    "queue.bind(month).options(timout=5)": Mistake(
+        UNEXPECTED, "timout: there is no such option; did you mean timeout?"
+    ),
     "queue.bind(month).submit(date.today()).result().upper()": Mistake("has no attribute", None),
     'asyncio.run(month.submit(date.today())).signl("paid")': Mistake("has no attribute", None),
     'asyncio.run(write.submit("x", to=[]))': Mistake(ARGUMENT, None),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from types import UnionType
@@ -565,11 +566,18 @@ def value_type(shape: type, name: str) -> Any:
     return next((part for part in parts if isinstance(part, type) and issubclass(part, StrEnum)), parts[0])
 
 
+SLIP = 0.8
+"""How like a name must be to be taken for a slip of the pen: crn for cron, not task for tags."""
+
+
 def check_names(shape: type, given: Iterable[str], what: str = "option") -> None:
     accepted = names_of(shape)
     unknown = set(given) - accepted
     if unknown:
-        raise Invalid(min(unknown), f"there is no such {what}", f"accepted are {', '.join(sorted(accepted))}")
+        name = min(unknown)
+        meant = get_close_matches(name, sorted(accepted), n=1, cutoff=SLIP)
+        advice = f"did you mean {meant[0]}?" if meant else f"accepted are {', '.join(sorted(accepted))}"
+        raise Invalid(name, f"there is no such {what}", advice)
 
 
 def check_option(name: str, option: Option, value: object) -> Any:
