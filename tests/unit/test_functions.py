@@ -602,6 +602,39 @@ def test_what_cannot_be_made_fails_the_attempt_and_is_tried_again() -> None:
     play(app, scenario)
 
 
+def test_all_is_closed_if_one_cannot_be_and_another_is_still_being_made() -> None:
+    app = rota.App()
+    database = Database("kept")
+
+    @asynccontextmanager
+    async def kept() -> AsyncIterator[Database]:
+        yield database
+        database.is_open = False
+
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[int]:
+        yield 5
+        raise OSError("cannot be closed")
+
+    async def hung() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    app.provide(Database, kept)
+    app.provide(int, broken)
+    app.provide(str, hung)
+
+    @app.task(max_retries=0, timeout=1)
+    async def use(database: Database, number: int, text: str) -> None: ...
+
+    async def scenario(queue: rota.Queue) -> None:
+        task = await queue.wait((await queue.submit("use")).id)
+        assert str(task.error) == "TimeoutError: ran longer than its timeout of 1 s"
+
+    play(app, scenario)
+    assert not database.is_open
+
+
 def test_a_handler_in_a_thread_and_one_pass_have_what_is_provided() -> None:
     app = rota.App()
     made: list[Database] = []

@@ -76,9 +76,11 @@ class Resources:
         return await self._asked(signature, context, stack, {})
 
     async def close(self) -> None:
-        """Close what was made for the worker, the last first. What is asked for afterwards is made anew."""
-        while self._kept:
-            await self._kept.popitem()[1].close()
+        """Close what was made for the worker, the last first; the others, too, if one cannot be closed. What is asked
+        for afterwards is made anew."""
+        async with AsyncExitStack() as closing:
+            while self._kept:
+                closing.push_async_callback(self._kept.pop(next(iter(self._kept))).close)
 
     async def _asked(
         self, signature: Signature, context: Any, stack: AsyncExitStack, made: dict[type, Any]
@@ -138,4 +140,6 @@ class _Kept:
 
     async def close(self) -> None:
         self._closing.set()
+        if not self.value.done():  # nobody waits for it any more
+            self._keeping.cancel()
         await self._keeping
