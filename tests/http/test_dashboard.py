@@ -182,6 +182,10 @@ def test_times_and_reasons_are_told_as_elsewhere(local: Served) -> None:
     assert re.search(r"<time [^>]+ data-second>", shown(client, f"/ui/default/tasks/{task.id}"))
     audit = shown(client, "/ui/default/audit?name=cleanup-sessions")
     assert re.search("paused at: <del>none</del> <ins><time ", audit)
+    assert "(its policy is one at a time)" in shown(client, "/ui/default/schedules/sync-orders")
+    for action in ("alarmed", "changed+the+alarms+of"):
+        audit = shown(client, f"/ui/default/audit?action={action}")
+        assert "<b>changed the alarms of</b> tenant default" in audit
     for place in (
         "/new?type=cron&when=0+9+*+*+*",
         "/schedules/daily-report/pause",

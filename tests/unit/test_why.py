@@ -10,10 +10,21 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
-from rota.domain.model import Limits, Run, RunReason, RunStatus, RunTrigger, Schedule, TaskTarget
+from rota.domain.model import (
+    Limits,
+    MissedRunPolicy,
+    OverlapPolicy,
+    Run,
+    RunReason,
+    RunStatus,
+    RunTrigger,
+    Schedule,
+    TaskTarget,
+)
 from rota.domain.recurrence import Cron, Interval, Once, Timing
 from rota.domain.schedule import decide, definition, due_time
 from rota.domain.schedule.why import Pause, Why, explain, length, meant
+from rota.surfaces.dashboard.texts import reason
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -200,6 +211,19 @@ def test_what_the_row_says(fields: dict[str, Any], status: str, text: str) -> No
 def test_why_a_missed_time_was_not_made_up_for(policy: str, text: str) -> None:
     of = schedule(missed_run_policy=policy, catch_up_window=HOUR * 2)
     assert why(of, NOON, row(**SKIPPED, reason=RunReason.MISSED)).endswith(f"; {text}")
+
+
+@pytest.mark.parametrize("policy", OverlapPolicy)
+@pytest.mark.parametrize("missed", MissedRunPolicy)
+@pytest.mark.parametrize("cause", [RunReason.OVERLAP, RunReason.MISSED])
+def test_pages_name_no_setting_as_the_api_does(
+    policy: OverlapPolicy, missed: MissedRunPolicy, cause: RunReason
+) -> None:
+    of = schedule(overlap_policy=policy, missed_run_policy=missed)
+    words = reason(why(of, NOON, row(**SKIPPED, reason=cause)), "report")
+    assert words.startswith("It was ")
+    assert "its policy" in words
+    assert "_" not in words
 
 
 def test_missed_because_a_later_one_was_due_as_well() -> None:

@@ -9,6 +9,7 @@ from fastapi import Response
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.model import Event
 from ..python.arguments import cursor_text
+from .texts import deed, person
 from .visit import Visit
 
 __all__ = ["ask_to_revoke", "audit", "keys", "make_key", "revoke_key"]
@@ -101,14 +102,15 @@ async def audit(visit: Visit) -> Response:
 
 
 def _matches(visit: Visit, event: Event) -> bool:
-    """Whether this is what the filters ask for: who by a part of their name, the rest in full."""
+    """Whether this is what the filters ask for: who by a part of their name, the rest in full. A deed can be given as
+    it is shown, or as the API has it."""
     facts = event.after or event.before or {}
     names = (event.subject_id, *(facts.get(name) for name in ("key", "name", "alias", "queue")))
     who, name = visit.asked("who"), visit.asked("name")
     return (
-        (who is None or who.casefold() in event.actor.casefold())
+        (who is None or any(who.casefold() in each.casefold() for each in (event.actor, person(event.actor))))
         and visit.asked("what") in (None, event.subject_type)
-        and visit.asked("action") in (None, event.action)
+        and visit.asked("action") in (None, event.action, deed(event.action))
         and (name is None or name in names)
     )
 

@@ -15,7 +15,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ...domain.model import Schedule, Task, TemplateTarget
+from ...domain.model import MissedRunPolicy, Schedule, Task, TemplateTarget
 from .. import redaction, words
 from ..durations import relative, short
 from ..http.access import LOCAL
@@ -28,8 +28,10 @@ __all__ = [
     "TEMPLATES",
     "clock",
     "counted",
+    "deed",
     "iso",
     "kind_of",
+    "person",
     "pretty",
     "reason",
     "relative",
@@ -187,9 +189,37 @@ def brief(value: Any) -> str:
     return "none" if value is None else text if len(text) <= 120 else f"{text[:119]}…"
 
 
+_POLICIES = {
+    "(overlap_policy is skip)": "(its policy is one at a time)",
+    "(overlap_policy is buffer_one)": "(its policy is one at a time, while one more waits)",
+    "(overlap_policy is buffer_all)": "(its policy is one at a time, while the others wait)",
+    "(excluded_policy is next)": "(its policy is the next day that is open)",
+    "(excluded_policy is previous)": "(its policy is the last day before that is open)",
+    **{f"the missed_run_policy is {each}, which": "its policy" for each in MissedRunPolicy},
+}
+"""How `why` names a setting, for those who would look it up; and as it is called here."""
+
+
 def reason(why: str, key: str) -> str:
     """The sentences of `why`, without the schedule and the time, which stand beside them already."""
-    return why.removeprefix(f"{key}, ").partition(": ")[2] or why
+    text = why.removeprefix(f"{key}, ").partition(": ")[2] or why
+    for setting, said in _POLICIES.items():
+        text = text.replace(setting, said)
+    return text
+
+
+_DEEDS = {
+    "alarmed": "changed the alarms of",
+    "limited": "changed the limits of",
+    "backfilled": "began to backfill",
+    "backfill cancelled": "cancelled the backfill of",
+    "replanned": "planned anew",
+}
+
+
+def deed(action: str) -> str:
+    """What was done, before what it was done to."""
+    return _DEEDS.get(action, action)
 
 
 def kind_of(schedule: Schedule) -> str:
@@ -234,6 +264,7 @@ TEMPLATES.globals.update(
     reasons=REASONS,
     away=away,
     clock=clock,
+    deed=deed,
     chip=chip,
     sign=sign,
     counted=counted,
