@@ -1,11 +1,11 @@
 """The dashboard: how long each page takes with very many schedules and tasks, how much it weighs, and what fifty who
 keep the overview open cost the server.
 
-Pages are asked of the application itself, without a socket: what a browser waits for before its first paint, on SQLite
-and on PostgreSQL. Each is asked for once to warm up, then `--rounds` times; the figure is the median, with the
-processor time of this process beside it. Viewers ask a server of their own, as the script of the page does: each hears
-the events of one task a second, and reads the overview every eight seconds, for `--seconds`; the figure is what the
-server used of a core, above what it used without them.
+Pages are asked of the application itself, once it has started and without a socket: what a browser waits for before its
+first paint, on SQLite and on PostgreSQL. Each is asked for once, and then `--rounds` times; the figures are the first
+time and the median of the others, with the processor time of this process beside it. Viewers ask a server of their own,
+as the script of the page does: each hears the events of one task a second, and reads the overview every eight seconds,
+for `--seconds`; the figure is what the server used of a core, above what it used without them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,11 @@ async def look(address: str, rounds: int) -> dict[str, dict[str, float]]:
     """Of each page its milliseconds, those of the processor, those of the first time, and its kilobytes."""
     found = {}
     api = create_app(address, rate=1e6)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://127.0.0.1") as client:
+    transport = httpx.ASGITransport(api)
+    async with (
+        api.router.lifespan_context(api),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+    ):
         assets = 0
         for name in ("style.css", "tokens.css", "rota.js"):
             assets += len((await client.get(f"/assets/{name}")).content)
@@ -195,6 +199,9 @@ def main() -> None:
         pages, viewers = results[store]["pages"], results[store]["fifty_viewers"]
         aims[f"{store}: every page within {AT_MOST} ms"] = (
             max(each["ms"] for each in pages.values()) <= AT_MOST
+        )
+        aims[f"{store}: for the first time, too"] = (
+            max(each["first_ms"] for each in pages.values()) <= AT_MOST
         )
         aims[f"{store}: at most {HEAVIEST} kB each"] = max(each["kB"] for each in pages.values()) <= HEAVIEST
         aims[f"{store}: {VIEWERS} viewers at most {MOST_OF_A_CORE:.0%} of a core"] = (

@@ -11,14 +11,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import fastapi.routing
 import httpx
 import pytest
 from fastapi import FastAPI, Request
 
 from dashboard_world import furnish
 from http_world import new_tenant
+from rota import Queue
 from rota.domain.model import Role
 from rota.engine.clock import SystemClock
+from rota.surfaces.dashboard.texts import TEMPLATES
 from rota.surfaces.http import create_app
 from rota.surfaces.http.access import Caller
 from served import Served, serving
@@ -95,6 +98,62 @@ def shown(client: httpx.Client, place: str, status: int = 200) -> str:
     assert answer.status_code == status, answer.text[:2000]
     assert answer.headers["content-type"].startswith("text/html")
     return answer.text
+
+
+async def test_a_server_that_has_started_has_its_pages_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first who looks waits for no template to be compiled, and for no route to be built."""
+    TEMPLATES.cache.clear()  # type: ignore[union-attr]  # there is one
+    api = create_app("memory:")
+    made: list[str] = []
+    async with api.router.lifespan_context(api):
+        for maker, name in ((TEMPLATES, "compile"), (fastapi.routing, "get_dependant")):
+            monkeypatch.setattr(maker, name, lambda *given, name=name, **more: made.append(name))
+        transport = httpx.ASGITransport(api)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for place in (
+                "/ui/default",
+                "/ui/default/schedules",
+                "/ui/default/new",
+                "/api/tenants/default/schedules",
+            ):
+                assert (await client.get(place)).status_code == 200
+    assert made == []
+
+
+async def test_an_overview_says_what_is_still_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, counted = create_app("memory:"), asyncio.Event()
+    last_day, overview = Queue.last_day, Queue.overview
+
+    async def slow_day(queue: Queue) -> Any:
+        await counted.wait()
+        return await last_day(queue)
+
+    async def slow_overview(queue: Queue) -> Any:
+        await counted.wait()
+        return await overview(queue)
+
+    monkeypatch.setattr(Queue, "last_day", slow_day)
+    transport = httpx.ASGITransport(api)
+    async with (
+        api.router.lifespan_context(api),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+    ):
+        page = (await client.get("/ui/default")).text
+        assert "The tasks of the last day are being counted." in page
+        assert "No task is running." in page
+        monkeypatch.setattr(Queue, "overview", slow_overview)
+        assert "The store is being asked what is wrong." in (await client.get("/ui/other")).text
+        assert "There are no schedules yet." in (await client.get("/ui/other/schedules")).text
+        counted.set()
+        page = await _until_made(client, "/ui/default")
+        assert "No task came in the last day" in page
+        assert "Nothing is late" in await _until_made(client, "/ui/other")
+
+
+async def _until_made(client: httpx.AsyncClient, place: str) -> str:
+    while "being" in (page := (await client.get(place)).text):
+        await asyncio.sleep(0)
+    return page
 
 
 def test_every_link_leads_somewhere(local: Served) -> None:

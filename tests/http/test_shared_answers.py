@@ -8,9 +8,19 @@ from datetime import timedelta
 import pytest
 
 from rota.domain.errors import Unavailable
+from rota.engine.clock import SystemClock
 from rota.surfaces.http.service import Service
 
 NAME = ("queues", "default")
+
+
+class Stopwatch(SystemClock):
+    """Stands at `seconds`."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 async def test_a_slow_answer_is_asked_for_once_and_found_by_whoever_asks_again() -> None:
@@ -58,3 +68,23 @@ async def test_a_question_that_fails_is_asked_again() -> None:
     for _ in range(2):
         with pytest.raises(Unavailable):
             await service.shared_soon(NAME, fails)
+
+
+async def test_a_page_that_must_not_wait_is_shown_the_last_answer_for_a_while() -> None:
+    clock, slow = Stopwatch(), asyncio.Event()
+    service = Service("memory:", rate=1.0, clock=clock)
+
+    async def ask() -> str:
+        return "old"
+
+    async def ask_slowly() -> str:
+        await slow.wait()
+        return "new"
+
+    assert await service.shared_soon(NAME, ask, timedelta(seconds=2)) == "old"
+    clock.seconds += 3
+    assert await service.shared_soon(NAME, ask_slowly) == "old"
+    clock.seconds += 60
+    assert await service.shared_soon(NAME, ask_slowly) is None
+    slow.set()
+    assert await service.shared_soon(NAME, ask_slowly) == "new"

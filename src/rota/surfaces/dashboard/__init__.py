@@ -6,6 +6,6 @@ their own. `texts` has times and states as people read them, `forms` what they t
 `static/` the style (colours and sizes in `tokens.css`) and the script.
 """
 
-from .site import install
+from .site import install, prepare
 
-__all__ = ["install"]
+__all__ = ["install", "prepare"]

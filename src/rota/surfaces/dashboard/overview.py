@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -94,8 +95,9 @@ class Seen(NamedTuple):
     took: timedelta
 
 
-async def seen_of(visit: Visit) -> Seen:
-    """As of a moment ago at most: many keep this page open. All of a tenant who may see the same share one answer."""
+async def seen_of(visit: Visit) -> Seen | None:
+    """As of a moment ago: many keep this page open. All of a tenant who may see the same share one answer. None: the
+    store is still at it."""
     name = f"overview for {visit.queue.caller.tenant}"
 
     async def ask() -> Seen:
@@ -104,12 +106,14 @@ async def seen_of(visit: Visit) -> Seen:
         nodes = await visit.queue.nodes(dead=True)
         return Seen(found, alarms, nodes, timedelta(seconds=visit.queue.clock.monotonic() - began))
 
-    seen: Seen = await visit.service.shared((name, visit.tenant), ask, SHARED_FOR)
-    return seen
+    return await visit.service.shared_soon((name, visit.tenant), ask, SHARED_FOR)
 
 
 async def show(visit: Visit) -> Response:
-    found, alarms, nodes, took = await seen_of(visit)
+    seen, hours = await asyncio.gather(seen_of(visit), visit.service.last_day(visit.queue))
+    if seen is None:
+        return visit.being_made("Overview", "The store is being asked what is wrong.", nav="overview")
+    found, alarms, nodes, took = seen
     keys = {id: schedule.key for id, schedule in found.schedules.items()}
     alive = [node for node in nodes if is_alive(node, found.at)]
     return visit.show(
@@ -122,7 +126,7 @@ async def show(visit: Visit) -> Response:
         keys=keys,
         failed=_grouped(found.failed, lambda task: (task.schedule_id, task.kind), keys),
         waiting=_grouped(found.waiting, lambda task: (task.queue, task.kind), {}),
-        charts=_charts(await visit.service.last_day(visit.queue)),
+        charts=None if hours is None else _charts(hours),
         is_well=not (alarms or found.late or found.failed or found.waiting or found.lost),
         alive=alive,
         silent=[node for node in nodes if node not in alive],

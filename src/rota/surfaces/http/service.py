@@ -120,10 +120,10 @@ class Service:
             self._looked_at = now
         return self._alarms
 
-    async def last_day(self, queue: Queue) -> list[Hour]:
-        """The last hours of a tenant, as of a minute ago at most: many look at them, and they change slowly."""
-        found: list[Hour] = await self.shared(("day", queue.tenant), queue.last_day, LOOK_BACK_AGAIN)
-        return found
+    async def last_day(self, queue: Queue) -> list[Hour] | None:
+        """The last hours of a tenant, kept for a minute: many look at them, and they change slowly. None: they are
+        still being counted."""
+        return await self.shared_soon(("day", queue.tenant), queue.last_day, LOOK_BACK_AGAIN)
 
     async def shared(self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta) -> Any:
         """One answer for all. It is kept for `rest`, or for `SHARE` times as long as it took to make (a minute at
@@ -136,10 +136,14 @@ class Service:
     async def shared_soon(
         self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta = timedelta(0)
     ) -> Any | None:
-        """The same, for pages that must not wait. None: the answer takes longer; a later request finds it."""
+        """The same, for pages that must not wait. If the answer takes longer, it is the last one, unless that is long
+        past its time; None: there is no such. A later request finds the new one."""
         asking = asyncio.ensure_future(self.shared(name, ask, rest))
         done, _ = await asyncio.wait({asking}, timeout=SOON.total_seconds())
-        return done.pop().result() if done else None
+        if done:
+            return done.pop().result()
+        until, answer = self._answers.get(name, (-inf, None))
+        return answer if self.clock.monotonic() < until + LONGEST_SHARED.total_seconds() else None
 
     def _asking(
         self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta

@@ -51,8 +51,8 @@ _HOUR = timedelta(hours=1)
 
 
 async def show(visit: Visit) -> Response:
-    known = (await seen_of(visit)).found
-    page, words, first = await _found(visit, known)
+    seen = await seen_of(visit)
+    page, words, first = await _found(visit, None if seen is None else seen.found)
     now = await visit.queue.now()
     runs = await visit.queue.last_runs(page, limit=RUNS)
     return visit.show(
@@ -63,7 +63,9 @@ async def show(visit: Visit) -> Response:
         failing={id: _failing([str(run.status) for run in rows]) for id, rows in runs.items()},
         late={schedule.id for schedule in page if is_late(schedule, now)},
         total=await visit.queue.open_schedules(),
-        numbers={"late": len(known.late), "failing": len(_failing_ones(known))},
+        numbers={}
+        if seen is None
+        else {"late": len(seen.found.late), "failing": len(_failing_ones(seen.found))},
         most=AT_MOST,
         states=STATES,
         words=words,
@@ -74,7 +76,7 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def _found(visit: Visit, known: Overview) -> tuple[Page[Schedule], str, int | None]:
+async def _found(visit: Visit, known: Overview | None) -> tuple[Page[Schedule], str, int | None]:
     """The schedules that the query asks for, what they are, in words, and among how many of the first they were looked
     for, if not among all."""
     state, sort = visit.asked("state"), visit.asked("sort") or "newest"
@@ -95,7 +97,7 @@ async def _found(visit: Visit, known: Overview) -> tuple[Page[Schedule], str, in
         order, limit=LIMIT, cursor=cursor, among_all=visit.asked("among") == "all", **filters
     )
     if sort == "outcome":
-        await _failed_first(visit, known, page, filters)
+        await _failed_first(visit, known or await visit.queue.overview(), page, filters)
     return page, WORDS.get(sort, ""), first
 
 

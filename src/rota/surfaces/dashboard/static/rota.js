@@ -103,9 +103,13 @@ function swap(fresh, wanted) {
     if (held) part.querySelector(held)?.focus({ preventScroll: true })
     for (const strip of part.querySelectorAll("[data-strip]")) walkable(strip)
   }
+  lookAgain()
   const built = fresh.querySelector("[data-built]")  // the line that the builder writes
   if (built) document.querySelector("input[name=when]").value = built.dataset.built
 }
+
+// A part that is still being made is asked for until it is there.
+const lookAgain = () => { if (document.querySelector("[data-being-made]")) setTimeout(refresh, 1000) }
 
 const held_by = part => {
   const at = document.activeElement
