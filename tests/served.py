@@ -68,16 +68,16 @@ def _or_default(tenant: str) -> str:
 
 @contextmanager
 def serving(
-    address: str, app: App | None = None, *, engine: bool = False, **options: Any
+    address: str, app: App | None = None, *, engine: bool = False, actor: str = "tests", **options: Any
 ) -> Iterator[Served]:
-    """Serve a store until the block ends."""
+    """Serve a store until the block ends. `actor` is who does what `call` asks for."""
     ready: threading.Event = threading.Event()
     found: dict[str, Any] = {}
 
     async def main() -> None:
         store = make_store(address, SystemClock())
         await store.open()
-        queue = Queue(store, actor="tests")
+        queue = Queue(store, actor=actor)
         stop = asyncio.Event()
         found.update(loop=asyncio.get_running_loop(), stop=stop, queue=queue)
         try:

@@ -29,6 +29,7 @@ from served import Served, serving  # noqa: E402
 WIDTHS = (1240, 360)
 FOLDER = ROOT / "build" / "screenshots"
 ZONE = "Europe/Berlin"
+OWNER = "key:Ada Morgan"
 OF_DOCS = {"schedules": "light", "schedule": "dark"}
 """Pages in docs/, and their theme."""
 
@@ -119,7 +120,7 @@ def main(only: list[str]) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory() as folder,
-        serving(f"sqlite:///{folder}/shop.db") as served,
+        serving(f"sqlite:///{folder}/shop.db", actor=OWNER) as served,
         sync_playwright() as play,
     ):
         served.call(furnish)
