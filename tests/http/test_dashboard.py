@@ -10,6 +10,7 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fastapi.routing
 import httpx
@@ -253,6 +254,37 @@ def test_times_and_reasons_are_told_as_elsewhere(local: Served) -> None:
         page = shown(client, f"/ui/default{place}")
         assert 'type="time"' not in page, "browsers show these on a clock of their own"
         assert "datetime-local" not in page
+
+
+def test_whoever_did_something_is_called_by_name() -> None:
+    """A key is a person's: what the API puts before its name is not shown."""
+    with serving("memory:", actor="key:Ada Morgan") as served:
+        client = served.client()
+
+        async def prepare(queue: Queue) -> str:
+            await queue.create_calendar("days", days=["2026-12-24"])
+            await queue.create_schedule("s", cron="0 9 * * *", task_type="t")
+            await queue.pause_schedule("s", "lunch")
+            await queue.resume_schedule("s")
+            task = await queue.trigger_schedule("s")
+            await queue.cancel(task.id, "enough")
+            return str(task.id)
+
+        task = served.call(prepare)
+        run = served.call(lambda queue: queue.runs("s"))[0]
+        chosen = f"/schedules/s?at={quote(run.scheduled_at.isoformat())}"
+        for place in (
+            "",
+            "/schedules",
+            "/schedules/s/versions",
+            f"/tasks/{task}",
+            "/calendars",
+            "/audit",
+            chosen,
+        ):
+            assert "key:Ada" not in shown(client, f"/ui/default{place}"), place
+        assert "cancelled by Ada Morgan: enough" in shown(client, f"/ui/default/tasks/{task}")
+        assert "paused by: <del>none</del> <ins>Ada Morgan</ins>" in shown(client, "/ui/default/audit")
 
 
 def test_what_is_put_back_names_only_what_differs(local: Served) -> None:
@@ -633,7 +665,7 @@ def test_a_schedule_is_made_and_edited_with_its_difference_shown_first(local: Se
     assert "Nothing ran because of it" in shown(client, answer.headers["location"])
     stale = client.post(f"/ui/{tenant}/schedules/made/edit", data={**changed, "when": "0 11 * * *"})
     assert stale.status_code == 422
-    assert re.search(r"http:local saved version \d meanwhile, so nothing was changed", stale.text)
+    assert re.search(r"this machine saved version \d meanwhile, so nothing was changed", stale.text)
     assert re.search(r"<td>cron</td><td[^>]*>0 10 \* \* \*</td><td[^>]*>0 11 \* \* \*</td>", stale.text)
     assert "Save yours over theirs" in stale.text
     made = local.call(lambda queue: queue.get_schedule("made"), tenant)

@@ -189,6 +189,12 @@ def brief(value: Any) -> str:
     return "none" if value is None else text if len(text) <= 120 else f"{text[:119]}…"
 
 
+def told(name: str, value: Any) -> str:
+    """The same, of a field: who paused a schedule is a person."""
+    return person(value) if name.endswith("_by") and isinstance(value, str) else brief(value)
+
+
+_KEY = "key:"
 _POLICIES = {
     "(overlap_policy is skip)": "(its policy is one at a time)",
     "(overlap_policy is buffer_one)": "(its policy is one at a time, while one more waits)",
@@ -205,7 +211,7 @@ def reason(why: str, key: str) -> str:
     text = why.removeprefix(f"{key}, ").partition(": ")[2] or why
     for setting, said in _POLICIES.items():
         text = text.replace(setting, said)
-    return text
+    return text.replace(f" by {LOCAL}", f" by {person(LOCAL)}").replace(f" by {_KEY}", " by ")
 
 
 _DEEDS = {
@@ -233,7 +239,7 @@ def tags_of(schedule: Schedule) -> Sequence[str]:
 
 def person(actor: str | None) -> str:
     """Who did something, without what the API puts before their name."""
-    return "this machine" if actor == LOCAL else (actor or "").removeprefix("key:")
+    return "this machine" if actor == LOCAL else (actor or "").removeprefix(_KEY)
 
 
 def owner_of(schedule: Schedule) -> str:
@@ -276,6 +282,7 @@ TEMPLATES.globals.update(
     meter=meter,
     pretty=pretty,
     brief=brief,
+    told=told,
     local=local,
     kind_of=kind_of,
     tags_of=tags_of,

@@ -30,7 +30,7 @@ from ....engine.queries import Occurrence, next_times
 from ... import words
 from ...durations import parsed
 from ..forms import json_of, span_text
-from ..texts import counted, pretty
+from ..texts import counted, person, pretty
 from ..visit import Visit
 from . import builder
 
@@ -222,7 +222,7 @@ async def _both(visit: Visit, values: Mapping[str, str]) -> Response:
     """Someone else saved meanwhile: what they saved beside what was to be saved."""
     theirs = await visit.queue.get_schedule(visit.part("key"))
     plan = await visit.queue.plan_update(theirs.key, **_changes(theirs, values))
-    who = theirs.updated_by or "someone"
+    who = person(theirs.updated_by) or "someone"
     problem = f"{who} saved version {theirs.version} meanwhile, so nothing was changed. Save again to put yours on top."
     return await _form(visit, theirs, values, problem, plan.schedules[0].differences)
 

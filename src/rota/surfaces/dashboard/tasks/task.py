@@ -14,7 +14,7 @@ from ....domain.model import Change, ChangeType, Task, TaskStatus
 from ....domain.task import REPLAYABLE
 from ....domain.workflow import Step, kept_steps
 from ..forms import json_of
-from ..texts import counted
+from ..texts import counted, person
 from ..visit import FormField, Visit
 from .steps import WIDTH, axis_of, rows_of, signals_waited_for, waits_for
 
@@ -137,7 +137,7 @@ def _why(task: Task) -> str:
         case TaskStatus.FAILED:
             return "It failed, and no retry is left." if task.retries else "It failed."
         case TaskStatus.CANCELLED:
-            by = f" by {task.cancelled_by}" if task.cancelled_by else ""
+            by = f" by {person(task.cancelled_by)}" if task.cancelled_by else ""
             return f"It was cancelled{by}{': ' + task.cancel_reason if task.cancel_reason else '.'}"
         case TaskStatus.EXPIRED:
             return "No worker took it before it expired."
