@@ -13,14 +13,14 @@ from ..clock import sleep
 
 __all__ = ["forecast"]
 
-AT_ONCE = 2_000
+AT_ONCE = 500
 """Schedules that are in memory at a time."""
 LOOKED_AT = 20_000
 """Runs that are looked at for how long they took: those of the last week, or, if these are more, of a shorter time."""
 LOOKED_UP = 500
 """So many schedules without such a run are asked for their own last ones."""
 LAST = 5
-STEPS = 20_000
+STEPS = 5_000
 """After so many times, others have their turn."""
 _BACK = (timedelta(days=7), timedelta(days=1), timedelta(hours=1))
 
