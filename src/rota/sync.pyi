@@ -232,9 +232,11 @@ class Queue:
         *,
         limit: int = 100,
         cursor: str | None = None,
+        order: str = "newest",
         **filters: Unpack[ScheduleFilters],
     ) -> Page[Schedule]:
-        """The newest schedules that match; give a page's `next_cursor` as `cursor` to go on."""
+        """The schedules that match: the newest first, by `name`, or by their `next` times; give a page's `next_cursor`
+        as `cursor` to go on in the same order."""
     def sorted_schedules(
         self,
         order: str = "newest",
@@ -244,9 +246,8 @@ class Queue:
         among_all: bool = False,
         **filters: Unpack[ScheduleFilters],
     ) -> tuple[Page[Schedule], int | None]:
-        """The schedules that match: the newest first, by `name`, or by their `next` times, for people who wait: where
-        there are many schedules, those that match are looked for among the first 10,000 in this order. The second is
-        that number; None: among all."""
+        """As `list_schedules`, for people who wait: where there are many schedules, those that match are looked for
+        among the first 10,000 in this order. The second is that number; None: among all."""
     def count_schedules(self, **filters: Unpack[ScheduleFilters]) -> int: ...
     def update_schedule(
         self,

@@ -193,8 +193,15 @@ def test_schedules_are_listed_by_name_and_what_is_left_out_is_said() -> None:
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["ID", "alpha", "beta", "gamma"]
     assert listed.stderr == ""
     part = rota("schedule list -n 2")
-    assert [line.split()[0] for line in part.stdout.splitlines()] == ["ID", "alpha", "gamma"]
+    assert [line.split()[0] for line in part.stdout.splitlines()] == ["ID", "alpha", "beta"]
     assert part.stderr == "there may be more: --limit 4\n"
+    first = document("schedule list -n 2")
+    assert [each["id"] for each in first["schedules"]] == ["alpha", "beta"]
+    rest = document(f"schedule list -n 2 --cursor {first['next_cursor']}")
+    assert ([each["id"] for each in rest["schedules"]], rest["next_cursor"]) == (["gamma"], None)
+    rota("schedule delete alpha")
+    with_deleted = rota("schedule list --deleted").stdout.splitlines()
+    assert [line.split()[0] for line in with_deleted] == ["ID", "alpha", "beta", "gamma"]
 
 
 def test_settings_are_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,3 +48,25 @@ async def test_none_is_created_if_one_is_refused(store: Store, schedules: Any, s
     with pytest.raises(rota.RotaError, match=said):
         await queue.create_schedules(schedules)
     assert [each.key for each in await queue.list_schedules()] == ["there"]
+
+
+@pytest.mark.parametrize(
+    ("order", "keys"), [("newest", "bca"), ("name", "abc"), ("next", "cab")], ids=lambda each: str(each)
+)
+async def test_pages_of_schedules_go_on_in_their_order(store: Store, order: str, keys: str) -> None:
+    queue = rota.Queue(store)
+    for key, hours in (("a", 2), ("c", 1), ("b", 3)):
+        await queue.create_schedule(key, task_type="report", interval=f"{hours}h")
+    found: list[str] = []
+    cursor = None
+    while len(found) < len(keys):
+        page = await queue.list_schedules(order=order, limit=1, cursor=cursor)
+        found += [each.key for each in page]
+        cursor = page.next_cursor
+    assert "".join(found) == keys
+    assert await queue.list_schedules(order=order, cursor=cursor) == []
+
+
+async def test_deleted_schedules_are_listed_newest_first_only(store: Store) -> None:
+    with pytest.raises(rota.Invalid, match="order: deleted schedules"):
+        await rota.Queue(store).list_schedules(order="name", deleted=True)

@@ -9,6 +9,7 @@ what and what a task waits for, `forecasts` how much is coming.
 from .forecasts import forecast
 from .schedules import (
     Occurrence,
+    OrderedSchedules,
     ScheduleOrder,
     count_schedules,
     deleted_schedule,
@@ -59,6 +60,7 @@ from .tenants import (
 
 __all__ = [
     "Occurrence",
+    "OrderedSchedules",
     "ScheduleOrder",
     "TenantUse",
     "alarm_page",

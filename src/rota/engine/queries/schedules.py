@@ -43,6 +43,7 @@ from .serving import wait_of
 
 __all__ = [
     "Occurrence",
+    "OrderedSchedules",
     "ScheduleOrder",
     "count_schedules",
     "deleted_schedule",

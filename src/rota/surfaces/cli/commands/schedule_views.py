@@ -61,10 +61,11 @@ MOST_TIMES = 10_000
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @with_session
 def list_schedules(session: Session, **filters: Any) -> None:
-    """Schedules by name, of many the newest: when each is next due, and how its last runs went."""
+    """Schedules by name (with --deleted, of many the newest): when each is next due, and how its last runs went."""
+    order = "newest" if filters["deleted"] else "name"
 
     async def ask(queue: Queue) -> tuple[Page[Schedule], list[list[Run]], datetime]:
-        page = await queue.list_schedules(**filters)
+        page = await queue.list_schedules(order=order, **filters)
         drawn = [] if session.as_json else page
         last = [[] if each.deleted_at else await queue.runs(each.key, limit=SHORT_STRIP) for each in drawn]
         return page, last, await queue.now()

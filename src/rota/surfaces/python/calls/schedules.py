@@ -33,7 +33,7 @@ from ....engine import commands, queries
 from ....engine.app import App
 from ....engine.observe.log import log_observation
 from ....engine.observe.telemetry import Observer
-from ....engine.queries import Occurrence, ScheduleOrder
+from ....engine.queries import Occurrence, OrderedSchedules, ScheduleOrder
 from ....engine.queries.overview import Hour, Overview, last_hours, overview
 from ....engine.roles.scheduler import Scheduler
 from ....stores.queries import NEVER, Cursor, ScheduleList, SchedulesByName, SchedulesByNextTime
@@ -114,12 +114,18 @@ class ScheduleCalls(Calls):
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
 
     async def list_schedules(
-        self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[ScheduleFilters]
+        self,
+        *,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+        order: str = "newest",
+        **filters: Unpack[ScheduleFilters],
     ) -> Page[Schedule]:
-        """The newest schedules that match; give a page's `next_cursor` as `cursor` to go on."""
-        query = await self._schedule_list(filters, arguments.parsed_cursor(cursor))
+        """The schedules that match: the newest first, by `name`, or by their `next` times; give a page's `next_cursor`
+        as `cursor` to go on in the same order."""
+        query = await self._in_order(order, cursor, filters)
         found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
-        return page_of(found, limit, lambda schedule: schedule.created_at)
+        return _page_in_order(query, found, limit)
 
     async def sorted_schedules(
         self,
@@ -130,28 +136,13 @@ class ScheduleCalls(Calls):
         among_all: bool = False,
         **filters: Unpack[ScheduleFilters],
     ) -> tuple[Page[Schedule], int | None]:
-        """The schedules that match: the newest first, by `name`, or by their `next` times, for people who wait: where
-        there are many schedules, those that match are looked for among the first 10,000 in this order. The second is
-        that number; None: among all."""
-        order = check_choice("order", order, ScheduleOrder)
-        chosen = await self._chosen_schedules(filters)
-        query: ScheduleList | SchedulesByName | SchedulesByNextTime
-        if order is ScheduleOrder.NAME:
-            query = SchedulesByName(tenant=self.tenant, after=cursor, **chosen)
-        elif order is ScheduleOrder.NEXT:
-            query = SchedulesByNextTime(tenant=self.tenant, after=arguments.parsed_cursor(cursor), **chosen)
-        else:
-            query = ScheduleList(tenant=self.tenant, after=arguments.parsed_cursor(cursor), **chosen)
-        first = None
+        """As `list_schedules`, for people who wait: where there are many schedules, those that match are looked for
+        among the first 10,000 in this order. The second is that number; None: among all."""
         if among_all:
-            found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
-        else:
-            found, first = await self.store.read(queries.first_schedules(query, check_limit(limit)))
-        by_time = order is ScheduleOrder.NEXT
-        page = page_of(found, limit, lambda each: (each.due_at or NEVER) if by_time else each.created_at)
-        if order is ScheduleOrder.NAME and page.next_cursor:
-            page.next_cursor = page[-1].key
-        return page, first
+            return await self.list_schedules(limit=limit, cursor=cursor, order=order, **filters), None
+        query = await self._in_order(order, cursor, filters)
+        found, first = await self.store.read(queries.first_schedules(query, check_limit(limit)))
+        return _page_in_order(query, found, limit), first
 
     async def count_schedules(self, **filters: Unpack[ScheduleFilters]) -> int:
         return await self.store.read(queries.count_schedules(await self._schedule_list(filters)))
@@ -392,9 +383,29 @@ class ScheduleCalls(Calls):
     async def _schedule_list(self, filters: ScheduleFilters, after: Cursor | None = None) -> ScheduleList:
         return ScheduleList(tenant=self.tenant, after=after, **await self._chosen_schedules(filters))
 
+    async def _in_order(self, order: str, cursor: str | None, filters: ScheduleFilters) -> OrderedSchedules:
+        order = check_choice("order", order, ScheduleOrder)
+        if order is ScheduleOrder.NEWEST:
+            return await self._schedule_list(filters, arguments.parsed_cursor(cursor))
+        chosen = await self._chosen_schedules(filters)
+        if chosen.pop("deleted", False):
+            raise Invalid("order", "deleted schedules are listed newest first only", "leave it out")
+        if order is ScheduleOrder.NEXT:
+            return SchedulesByNextTime(tenant=self.tenant, after=arguments.parsed_cursor(cursor), **chosen)
+        after = None if cursor is None else check_key(cursor, "cursor")
+        return SchedulesByName(tenant=self.tenant, after=after, **chosen)
+
     async def _chosen_schedules(self, filters: ScheduleFilters) -> dict[str, Any]:
         chosen = arguments.filters(ScheduleFilters, filters)
         if "template_id" in chosen:
             named = queries.template_named(self.tenant, chosen["template_id"])
             chosen["template_id"] = await self.store.read(named)
         return chosen
+
+
+def _page_in_order(query: OrderedSchedules, found: list[Schedule], limit: int) -> Page[Schedule]:
+    by_time = isinstance(query, SchedulesByNextTime)
+    page = page_of(found, limit, lambda each: (each.due_at or NEVER) if by_time else each.created_at)
+    if isinstance(query, SchedulesByName) and page.next_cursor:
+        page.next_cursor = page[-1].key
+    return page
