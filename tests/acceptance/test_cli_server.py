@@ -312,3 +312,36 @@ def test_calls_are_those_of_a_queue_and_take_no_files(served: Served) -> None:
         assert (answered.status_code, answered.json()["code"]) == (422, "invalid"), body
     assert client.post(f"{place}/submit", json={"kind": "a", "connection": 1}).status_code == 422
     assert client.post("/api/tenants/other/calls/now", json={}).status_code == 404
+
+
+@pytest.mark.parametrize("through", ["the store", "the server"])
+def test_the_beginning_of_an_id_names_schedules_and_templates(
+    served: Served, monkeypatch: pytest.MonkeyPatch, through: str
+) -> None:
+    rota("template create tidy --shell 'echo hello'")
+    rota("template create dust --shell 'echo dust'")
+    rota("schedule create cafe -t double -i '{\"number\": 1}' --interval 1h")
+    rota("schedule create hourly -t double -i '{\"number\": 1}' --interval 1h")
+    tidy, dust = (document(f"template show {name}")["id"] for name in ("tidy", "dust"))
+    hourly = _id_of("hourly")
+    if through == "the server":
+        monkeypatch.setenv("ROTA_SERVER", served.url)
+    assert document(f"template show {tidy[:-2]}")["alias"] == "tidy"
+    assert document("schedule show cafe")["id"] == "cafe"
+    assert document(f"schedule pause {hourly[:-2]}")["status"] == "paused"
+    assert document(f"schedule create tidies --template {tidy[:-1]} --interval 1h")["id"] == "tidies"
+    task = rota(f"schedule trigger {hourly[:-2]}").stdout.strip()
+    assert document(f"list --schedule {hourly[:-2]} -n 1")["tasks"][0]["id"] == task
+    assert document(f"alarms --schedule {hourly[:-2]}") == []
+    assert f"2 templates have an id that begins with '0': {dust} (dust), {tidy} (tidy); give" in complaint(
+        "template show 0", code=1
+    )
+    assert "3 schedules have an id that begins with '0': " in complaint("schedule delete 0", code=1)
+    rota(f"schedule delete {hourly[:-2]}")
+    rota(f"schedule restore {hourly[:-2]}")
+    assert "no schedule 'abcd'" in complaint("schedule show abcd", code=1)
+
+
+def _id_of(schedule: str) -> str:
+    task = rota(f"schedule trigger {schedule}").stdout.strip()
+    return str(document(f"status {task}")["schedule_id"])

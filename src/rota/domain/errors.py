@@ -45,7 +45,7 @@ __all__ = [
 _SENTENCES = {
     "already_ended": "task {task} is already {status}, which is final",
     "artifact_late": "the content of artifact {name!r} of task {task} took too long to write; leave it again",
-    "ambiguous_id": "{count} tasks have an id that begins with {beginning!r}: {candidates}; give more of it",
+    "ambiguous_id": "{count} {what}s have an id that begins with {beginning!r}: {candidates}; give more of it",
     "bad_target": "schedule {schedule} cannot run its target: {problem}",
     "cannot_archive": "task {task} is {status}; only a task that has ended can be archived",
     "cannot_expire": "task {task} is {status}; only a pending task can expire",

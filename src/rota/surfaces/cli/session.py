@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .beginnings import Named
 from .render import Screen
 
 if TYPE_CHECKING:
@@ -117,10 +118,14 @@ def _queue(settings: Settings) -> Queue:
 
 
 def with_session(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command its `Session` as first argument."""
+    """Give a command its `Session` as first argument, and whole ids."""
 
     @click.pass_context
     def called(ctx: click.Context, /, *args: Any, **kwargs: Any) -> Any:
-        return ctx.invoke(function, Session(ctx.find_object(dict) or {}), *args, **kwargs)
+        session = Session(ctx.find_object(dict) or {})
+        for param in ctx.command.params:
+            if isinstance(param.type, Named) and param.type.may_begin(value := kwargs.get(param.name or "")):
+                kwargs[param.name] = session.run(partial(param.type.whole, value=value))
+        return ctx.invoke(function, session, *args, **kwargs)
 
     return update_wrapper(called, function)

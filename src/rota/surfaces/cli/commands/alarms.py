@@ -9,6 +9,8 @@ import click
 
 from ....domain.options import AlarmOptions
 from ...durations import relative, short
+from .. import completing
+from ..beginnings import SCHEDULE
 from ..command import command
 from ..options import TIME, shape_options
 from ..render import Cell, seconds
@@ -25,7 +27,13 @@ __all__ = ["alarms", "rules"]
     examples=["rota alarms", "rota alarms --over --schedule nightly", "rota alarms --json | jq '.[].subject'"]
 )
 @click.option("--over", is_flag=True, help="Those that are over, too.")
-@click.option("--schedule", metavar="NAME", help="Of this schedule, by its id or name.")
+@click.option(
+    "--schedule",
+    type=SCHEDULE,
+    metavar="NAME",
+    shell_complete=completing.schedules,
+    help="Of this schedule, by its id or name.",
+)
 @click.option("--limit", type=int, default=100, show_default=True, metavar="N", help="How many at most.")
 @with_session
 def alarms(session: Session, over: bool, schedule: str | None, limit: int) -> None:

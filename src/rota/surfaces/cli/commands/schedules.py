@@ -10,6 +10,7 @@ import click
 from ....domain.options import ScheduleOptions
 from ... import words
 from .. import completing
+from ..beginnings import SCHEDULE, TEMPLATE
 from ..command import command
 from ..options import JSON, TIME, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
@@ -39,7 +40,7 @@ _ELSEWHERE = ("status", "pause_note")
 CLEARABLE = clearable(ScheduleOptions, leave_out=_ELSEWHERE)
 
 
-schedule_argument = click.argument("schedule_id", shell_complete=completing.schedules)
+schedule_argument = click.argument("schedule_id", type=SCHEDULE, shell_complete=completing.schedules)
 _definition = shape_options(ScheduleOptions, times=WALL_TIME, leave_out=_ELSEWHERE)
 _input = click.option(
     "-i", "--input", type=JSON, metavar="JSON", help="The task's input: JSON, @file, or - for stdin."
@@ -48,6 +49,7 @@ _input = click.option(
 
 _template = click.option(
     "--template",
+    type=TEMPLATE,
     metavar="NAME",
     help="Run this template, by its name or id.",
     shell_complete=completing.templates,

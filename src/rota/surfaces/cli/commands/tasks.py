@@ -14,6 +14,7 @@ from ....domain.serving import waited_for
 from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
+from ..beginnings import SCHEDULE
 from ..command import command
 from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
 from ..render import Cell, Screen, seconds, styled, written
@@ -54,6 +55,7 @@ task_filters = together(
     click.option("--queue", metavar="NAME", help="Only tasks of this queue."),
     click.option(
         "--schedule",
+        type=SCHEDULE,
         metavar="ID",
         shell_complete=completing.schedules,
         help="Only tasks that this schedule started.",

@@ -9,6 +9,7 @@ import click
 
 from ....domain.options import TemplateOptions
 from .. import completing
+from ..beginnings import TEMPLATE
 from ..command import command
 from ..options import JSON, TIME, clearable, shape_options, together
 from ..render import Cell, written
@@ -118,7 +119,7 @@ def create(session: Session, alias: str, **given: Any) -> None:
         "rota template update backup --clear timeout",
     ]
 )
-@click.argument("template", shell_complete=completing.templates)
+@click.argument("template", type=TEMPLATE, shell_complete=completing.templates)
 @_options
 @click.option("--clear", multiple=True, type=click.Choice(CLEARABLE), help="Take this away; may be repeated.")
 @click.option("--if-version", "version", type=int, help="Only if it is still at this version.")
@@ -157,7 +158,7 @@ def list_templates(session: Session, limit: int, cursor: str | None) -> None:
 
 
 @command(examples=["rota template show backup", "rota template show backup --json"])
-@click.argument("template", shell_complete=completing.templates)
+@click.argument("template", type=TEMPLATE, shell_complete=completing.templates)
 @with_session
 def show(session: Session, template: str) -> None:
     """One template."""
@@ -176,7 +177,7 @@ def show(session: Session, template: str) -> None:
 
 
 @command(examples=["rota template execute backup", "rota template execute backup -i '{\"full\":false}'"])
-@click.argument("template", shell_complete=completing.templates)
+@click.argument("template", type=TEMPLATE, shell_complete=completing.templates)
 @click.option("-i", "--input", type=JSON, metavar="JSON", help="Laid over its parameters: JSON, @file, or -.")
 @with_session
 def execute(session: Session, template: str, input: Any) -> None:
@@ -188,7 +189,7 @@ def execute(session: Session, template: str, input: Any) -> None:
 
 
 @command(examples=["rota template delete backup"])
-@click.argument("template", shell_complete=completing.templates)
+@click.argument("template", type=TEMPLATE, shell_complete=completing.templates)
 @with_session
 def delete(session: Session, template: str) -> None:
     """Remove it for good, and delete the schedules that run it; those can be restored only with a template of

@@ -285,7 +285,7 @@ def _only_one(beginning: str, found: Sequence[Task]) -> str:
     if len(found) > 1:
         candidates = ", ".join(f"{task.id} ({task.kind}, {task.status})" for task in found[:CANDIDATES])
         count = f"more than {CANDIDATES}" if len(found) > CANDIDATES else len(found)
-        raise Refused("ambiguous_id", beginning=beginning, count=count, candidates=candidates)
+        raise Refused("ambiguous_id", what="task", beginning=beginning, count=count, candidates=candidates)
     return found[0].id
 
 
