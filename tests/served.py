@@ -62,6 +62,16 @@ class Served:
             client.close()
 
 
+def shown(client: httpx.Client, place: str, status: int = 200, **query: str) -> str:
+    """A page as a browser has it in the end: one that is being made is asked for again, as it says itself."""
+    while True:
+        answer = client.get(place, params=query or None)
+        assert answer.status_code == status, answer.text[:2000]
+        assert answer.headers["content-type"].startswith("text/html")
+        if 'http-equiv="refresh" content="1"' not in answer.text:
+            return answer.text
+
+
 def _or_default(tenant: str) -> str:
     return "default" if tenant == "*" else tenant
 

@@ -25,7 +25,7 @@ from rota.engine.clock import SystemClock
 from rota.surfaces.dashboard.texts import TEMPLATES
 from rota.surfaces.http import create_app
 from rota.surfaces.http.access import Caller
-from served import Served, serving
+from served import Served, serving, shown
 
 HERE = {"Sec-Fetch-Site": "same-origin"}
 PLACES = (
@@ -92,13 +92,6 @@ class Links(HTMLParser):
             if value := given.get(name):
                 self.found.add(value.partition("#")[0])
         self.found.discard("")
-
-
-def shown(client: httpx.Client, place: str, status: int = 200) -> str:
-    answer = client.get(place)
-    assert answer.status_code == status, answer.text[:2000]
-    assert answer.headers["content-type"].startswith("text/html")
-    return answer.text
 
 
 async def test_a_server_that_has_started_has_its_pages_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from http_world import eventually, example_app, new_tenant
-from served import Served, serving
+from served import Served, serving, shown
 
 HERE = {"Sec-Fetch-Site": "same-origin"}
 
@@ -35,9 +35,7 @@ class Shop:
         return self.served.call(ask, self.tenant)
 
     def page(self, place: str, status: int = 200, **query: str) -> str:
-        answer = self.client.get(f"/ui/{self.tenant}/{place}", params=query)
-        assert answer.status_code == status, answer.text[:2000]
-        return answer.text
+        return shown(self.client, f"/ui/{self.tenant}/{place}", status, **query)
 
     def post(self, place: str, **form: Any) -> httpx.Response:
         return self.client.post(f"/ui/{self.tenant}/{place}", data=form)

@@ -11,7 +11,7 @@ import pytest
 
 from dashboard_world import furnish
 from http_world import eventually, example_app
-from served import Served, serving
+from served import Served, serving, shown
 
 HERE = {"Sec-Fetch-Site": "same-origin"}
 
@@ -34,12 +34,6 @@ def browser(served: Served) -> httpx.Client:
     client = served.client()
     client.headers.update(HERE)
     return client
-
-
-def shown(client: httpx.Client, place: str, status: int = 200) -> str:
-    answer = client.get(place)
-    assert answer.status_code == status, answer.text[:2000]
-    return answer.text
 
 
 def newest(served: Served, **filters: Any) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from rota import Queue
 from served import Served, serving
+from served import shown as html_of
 
 AT = (datetime.now(UTC) + timedelta(hours=6)).replace(minute=0, second=0, microsecond=0)
 
@@ -29,9 +30,7 @@ def served() -> Iterator[Served]:
 
 
 def shown(client: httpx.Client, place: str, status: int = 200) -> str:
-    answer = client.get(place)
-    assert answer.status_code == status, answer.text[:2000]
-    return unescape(answer.text)
+    return unescape(html_of(client, place, status))
 
 
 def test_a_peak_is_seen_opened_and_spread(served: Served) -> None:

@@ -81,8 +81,7 @@ def test_without_an_app_any_function_may_be_named(tmp_path: Path) -> None:
 
 def test_a_shell_command(tmp_path: Path) -> None:
     """As the document says: stdout, stderr and the exit code are the result in its artifact; the streams are files."""
-    options = {"engine": True, "allow_shell": True}
-    with serving(f"sqlite:///{tmp_path}/rota.db", document_app(), **options) as served:
+    with serving(f"sqlite:///{tmp_path}/rota.db", document_app(), engine=True, allow_shell=True) as served:
         api = Api(served)
         body: Any = {
             "command": "echo out; echo err >&2; exit $INPUT_code",
