@@ -319,6 +319,22 @@ async def test_a_commit_of_two_tables_elsewhere_ends_a_wait(url: str) -> None:
         await asyncio.wait_for(waiting, PATIENCE)
 
 
+async def test_a_write_that_is_sent_before_the_commit_ends_a_wait(url: str) -> None:
+    """A work of the same group looks into the table: at the commit nothing is left to be sent."""
+
+    async def write(tx: Tx) -> None:
+        tx.put(task())
+
+    async def look(tx: Tx) -> list[Task]:
+        return await tx.find(ReadyTasks(at=tx.now), 9)
+
+    async with opened(url + RARELY) as here, opened(url) as elsewhere:
+        waiting = await listening(here)
+        _, found = await asyncio.gather(elsewhere.transact(write), elsewhere.transact(look))
+        assert found, "they share a commit"
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
 async def test_a_wait_ends_when_listening_begins(url: str) -> None:
     """Something may have been committed elsewhere just before."""
     async with opened(url + RARELY) as here:

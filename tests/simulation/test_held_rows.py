@@ -128,12 +128,13 @@ async def test_a_held_row_of_a_running_task_costs_only_its_own_lease(world: Worl
 
 
 async def test_what_is_due_and_held_by_someone_is_asked_for_now_and_then(world: World) -> None:
-    """A schedule, a lease that ran out, an expiry; and a schedule that nobody holds is fired in time."""
+    """A schedule, a lease that ran out, an expiry. What nobody holds beside them is fired and swept in time."""
     holder = Holder(world)
     world.app.task("work")(lambda: None)
     held = await world.schedule("held", interval=10, overlap_policy="allow")
     await world.schedule("free", interval=1, overlap_policy="allow")
     expiring = await world.queue.submit("unknown", ttl=10)
+    beside_it = await world.queue.submit("unknown", ttl=10)
     holder.hold(held.id, expiring.id)
     async with world.running():
         await world.at(10.5 * SECOND)
@@ -142,6 +143,7 @@ async def test_what_is_due_and_held_by_someone_is_asked_for_now_and_then(world: 
         assert holder.asked - asked < 200
         assert all(run.started_at == run.scheduled_at for run in await world.ledger("free"))
         assert not await world.ledger("held")
+        assert (await world.queue.get(beside_it.id)).history[-1].status == "expired"
         holder.release()
         await world.at(22 * SECOND)
     assert await world.ledger("held")
