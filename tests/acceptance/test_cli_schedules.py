@@ -283,3 +283,14 @@ def test_backfill_says_what_it_would_do_and_does_it() -> None:
     assert (begun["status"], begun["total"], begun["overlap_policy"]) == ("running", 2, "buffer_all")
     assert rota("schedule backfill nightly --cancel").stdout.startswith("cancelled (cancelled by ")
     assert "--from is missing" in rota("schedule backfill nightly", code=2).stderr
+
+
+def test_who_stops_watching_a_backfill_is_told_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rota.surfaces.cli.commands.schedules._watch", interrupted)
+    rota(NIGHTLY)
+    asked = "schedule backfill nightly --from 2026-01-01T00:00Z --to 2026-01-03T00:00Z --yes"
+    assert "it goes on; `rota schedule backfill nightly --cancel` ends it" in rota(asked, code=130).stderr
+    assert document("schedule show nightly")["backfill"]["status"] == "running"

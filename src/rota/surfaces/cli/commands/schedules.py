@@ -215,8 +215,12 @@ def backfill(session: Session, schedule_id: str, cancel: bool, **asked: Any) -> 
 
 def _watched(session: Session, schedule_id: str, begun: Backfill) -> Backfill:
     """A bar until the last time has been looked at. The backfill goes on if nobody watches."""
-    with session.screen.progress("backfilling", begun.total) as bar:
-        return session.run(lambda queue: _watch(queue, schedule_id, begun, bar))
+    try:
+        with session.screen.progress("backfilling", begun.total) as bar:
+            return session.run(lambda queue: _watch(queue, schedule_id, begun, bar))
+    except KeyboardInterrupt:
+        session.screen.remark(f"it goes on; `rota schedule backfill {schedule_id} --cancel` ends it")
+        raise
 
 
 async def _watch(queue: Queue, schedule_id: str, begun: Backfill, bar: Bar) -> Backfill:
