@@ -43,4 +43,8 @@ def test_holidays_of_a_country_and_events_of_a_file(tmp_path: Path) -> None:
     made = rota("calendar create team --ics team.ics --day 2030-12-31")
     assert made.stdout == "created team: 2 days until 2030-12-31\n"
     assert "country: 'ZZ' is not known" in complaint("calendar update team --country ZZ")
+    assert document("calendar update uk-holidays --country DE")["description"] == "Public holidays of DE"
+    rota("calendar update uk-holidays --description 'the office is closed'")
+    again = document("calendar update uk-holidays --country GB --subdivision ENG")
+    assert again["description"] == "the office is closed"
     assert "--ics: none.ics cannot be read" in complaint("calendar update team --ics none.ics")

@@ -6,6 +6,7 @@ is installed there. Give the source again to go on, or to take over what has cha
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice
@@ -23,18 +24,20 @@ MOST_DAYS = 5_000
 _DAY = timedelta(days=1)
 Event = Any
 """Of icalendar, whose types allow any value for any property."""
+_MADE = re.compile("Public holidays of |All-day events of ")
 _INSTALL = "install it with: pip install 'rota[calendars]'"
 
 
-async def with_days(fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The fields of a calendar as they are stored: sources have become days, beside those that are given."""
+async def with_days(fields: Mapping[str, Any], now: datetime, described: str = "") -> dict[str, Any]:
+    """The fields of a calendar as they are stored: sources have become days, beside those that are given. They are its
+    description, too, unless it has another that a person `described` it with."""
     given = sources_in(fields)
     stored = {name: value for name, value in fields.items() if name not in SOURCES}
     if not given:
         return stored
     found = await asyncio.to_thread(days_of, given, now.date())
     return {
-        "description": _description(given),
+        "description": _description(given) if not described or _MADE.match(described) else described,
         **stored,
         "days": [*(stored.get("days") or ()), *sorted(found)],
     }

@@ -35,7 +35,8 @@ class CalendarCalls(Calls):
     ) -> Calendar:
         """Change what is named, and plan the schedules that name this calendar anew, from now: all in one transaction.
         With `version`: only if it is still at that one."""
-        stored = await calendar_sources.with_days(changes, await self.store.now())
+        known = await self.get_calendar(name)
+        stored = await calendar_sources.with_days(changes, await self.store.now(), known.description)
         work = commands.edit_calendar(self.tenant, _name(name), stored, self.actor, version)
         return await self._commit(work)
 
