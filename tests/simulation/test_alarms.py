@@ -50,6 +50,39 @@ async def test_failures_are_an_alarm_until_one_succeeds(world: World) -> None:
 
 
 @on_any_store
+async def test_ten_minutes_without_a_success_are_ten_minutes(world: World) -> None:
+    """However many rows that are: at every ten seconds the latest twenty are less than four minutes."""
+
+    @world.app.task("work", max_retries=0)
+    async def work(input: object) -> None:
+        if world.clock.now() >= START + 20 * MINUTE:
+            raise ValueError("the bank is closed")
+
+    await world.schedule("bank", interval=10 * SECOND)
+    async with world.running():
+        await world.at(29 * MINUTE)
+        assert await world.queue.alarms() == []
+        await world.at(31 * MINUTE)
+        [found] = await world.queue.alarms()
+        assert found.rule is AlarmRule.NO_SUCCESS
+        assert found.detail.startswith("no success for 10 minutes")
+
+
+@on_any_store
+async def test_a_long_run_that_succeeds_is_a_success(world: World) -> None:
+    """It began many skipped times ago."""
+
+    @world.app.task("work")
+    async def work(input: object) -> None:
+        await asyncio.sleep(480)
+
+    await world.schedule("long", interval=10 * SECOND)
+    async with world.running():
+        await world.at(HOUR)
+    assert await alarms(world) == []
+
+
+@on_any_store
 @pytest.mark.parametrize("rules", [{}, {"alarm_no_success": 10 * MINUTE}], ids=["by default", "as asked"])
 async def test_times_that_wait_do_not_hide_those_that_succeed(world: World, rules: dict[str, Any]) -> None:
     """They wait in the latest rows, and what succeeds is a time of an hour ago."""

@@ -145,10 +145,11 @@ def rules_of(schedule: Schedule, of_tags: Mapping[str, AlarmRules]) -> AlarmRule
 
 def no_success_since(schedule: Schedule, rules: AlarmRules, now: datetime) -> datetime | None:
     """Since when a success has to be looked for behind the latest rows. None: it need not be."""
-    if not rules.alarm_no_success:
+    asked = rules.alarm_no_success
+    if asked == _NONE or (asked is None and isinstance(schedule.timing, Once | After)):
         return None
     since = schedule.created_at if schedule.watch is None else schedule.watch.since
-    return max(since, now - 2 * rules.alarm_no_success)
+    return max(since, now - (CHECKED_BACK if asked is None else 2 * asked))
 
 
 def evaluate(facts: Facts, known: Sequence[Alarm], now: datetime, *, is_overdue: bool = False) -> Verdict:
