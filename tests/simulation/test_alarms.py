@@ -69,6 +69,26 @@ async def test_ten_minutes_without_a_success_are_ten_minutes(world: World) -> No
 
 
 @on_any_store
+async def test_failures_are_in_a_row_however_many_times_are_skipped_between(world: World) -> None:
+    @world.app.task("work", max_retries=0)
+    async def work(input: object) -> None:
+        await asyncio.sleep(300)
+        if world.clock.now() < START + 20 * MINUTE:
+            raise ValueError("the bank is closed")
+
+    await world.schedule("bank", interval=10 * SECOND, alarm_failures=3, alarm_no_success=0)
+    async with world.running():
+        await world.at(15 * MINUTE)
+        assert await world.queue.alarms() == []
+        await world.at(20 * MINUTE)
+        assert [each.rule for each in await world.queue.alarms()] == [AlarmRule.FAILURES]
+        await world.at(30 * MINUTE)
+    [found] = await alarms(world)
+    assert found.over_at is not None
+    assert found.over_at >= START + 20 * MINUTE, "it was over when one succeeded"
+
+
+@on_any_store
 async def test_a_long_run_that_succeeds_is_a_success(world: World) -> None:
     """It began many skipped times ago."""
 

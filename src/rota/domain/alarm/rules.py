@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import msgspec
@@ -63,6 +63,7 @@ __all__ = [
     "checked_rules",
     "ended",
     "evaluate",
+    "failures_since",
     "merged",
     "no_success_since",
     "rules_of",
@@ -85,7 +86,8 @@ _NONE = timedelta(0)
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a schedule when it is looked at. `runs` are its latest rows, latest first; `live` its pending
     and running tasks; `tasks` those of its rows that say `running`, by id; `last_success` the end of its last run that
-    succeeded, if that is known; `kept` how long rows are kept at least."""
+    succeeded, if that is known; `failed` those that failed since then, if they may be behind the latest rows; `kept`
+    how long rows are kept at least."""
 
     schedule: Schedule
     rules: AlarmRules
@@ -93,13 +95,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     live: Sequence[Task] = ()
     tasks: Mapping[str, Task] = {}
     last_success: datetime | None = None
+    failed: Sequence[Run] = ()
     kept: timedelta = CHECKED_BACK
 
     @property
     def since(self) -> datetime:
         """Times before this one do not count: it was made, resumed or changed then."""
-        watch = self.schedule.watch
-        return self.schedule.created_at if watch is None else watch.since
+        return _since(self.schedule)
 
     @property
     def counted(self) -> list[Run]:
@@ -148,8 +150,16 @@ def no_success_since(schedule: Schedule, rules: AlarmRules, now: datetime) -> da
     asked = rules.alarm_no_success
     if asked == _NONE or (asked is None and isinstance(schedule.timing, Once | After)):
         return None
-    since = schedule.created_at if schedule.watch is None else schedule.watch.since
-    return max(since, now - (CHECKED_BACK if asked is None else 2 * asked))
+    return max(_since(schedule), now - (CHECKED_BACK if asked is None else 2 * asked))
+
+
+def failures_since(schedule: Schedule, rules: AlarmRules, now: datetime) -> datetime | None:
+    """Since when failures have to be looked for behind the latest rows. None: they need not be."""
+    return None if rules.alarm_failures is None else max(_since(schedule), now - CHECKED_BACK)
+
+
+def _since(schedule: Schedule) -> datetime:
+    return schedule.created_at if schedule.watch is None else schedule.watch.since
 
 
 def evaluate(facts: Facts, known: Sequence[Alarm], now: datetime, *, is_overdue: bool = False) -> Verdict:
@@ -287,17 +297,12 @@ def _times(schedule: Schedule, first: datetime | None, until: datetime) -> Itera
 
 def _failures(facts: Facts) -> str | None:
     most = facts.rules.alarm_failures
-    failed = 0
-    error = None
-    for run in facts.counted:
-        if run.status is RunStatus.COMPLETED:
-            break
-        if run.status is RunStatus.FAILED:
-            failed += 1
-            error = error or run.error
-    if most is None or failed < most:
+    latest = takewhile(lambda run: run.status is not RunStatus.COMPLETED, facts.counted)
+    failed = [run for run in facts.failed or latest if run.status is RunStatus.FAILED]
+    if most is None or len(failed) < most:
         return None
-    return f"it failed {failed} times in a row; the last time: {error or 'no reason is known'}"[:500]
+    error = next((run.error for run in failed if run.error), "no reason is known")
+    return f"it failed {len(failed)} times in a row; the last time: {error}"[:500]
 
 
 def _duration(facts: Facts, now: datetime) -> str | None:

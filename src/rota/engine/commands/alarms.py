@@ -289,6 +289,7 @@ async def _judged(
                 live=[task for task in live.get(each.id, ()) if task.as_of(tx.now).is_live],
                 tasks=tasks,
                 last_success=await _last_success(tx, each, rules[each.id], rows[each.id]),
+                failed=await _failed(tx, each, rules[each.id], rows[each.id]),
                 kept=kept,
             ),
             known.get(each.id, ()),
@@ -329,6 +330,17 @@ async def _last_success(
     elif (since := alarm.no_success_since(schedule, rules, tx.now)) is not None:
         found = await tx.find(RunList(schedule_id=schedule.id, status=_COMPLETED, since=since), 1)
     return found[0].completed_at if found else None
+
+
+async def _failed(tx: Tx, schedule: Schedule, rules: AlarmRules, rows: Sequence[Run]) -> Sequence[Run]:
+    """The last runs that failed since one succeeded, where times that were skipped fill the latest rows."""
+    since = alarm.failures_since(schedule, rules, tx.now)
+    if since is None or len(rows) < alarm.ROWS or any(run.status is _COMPLETED for run in rows):
+        return ()
+    good = await tx.find(RunList(schedule_id=schedule.id, status=_COMPLETED, since=since), 1)
+    query = RunList(schedule_id=schedule.id, status=RunStatus.FAILED, since=since)
+    failed = await tx.find(query, max(alarm.ROWS, rules.alarm_failures or 0))
+    return [run for run in failed if not good or run.scheduled_at > good[0].scheduled_at]
 
 
 async def _of_gone(tx: Tx) -> list[Alarm]:
