@@ -34,6 +34,20 @@ def test_a_schedule_has_the_defaults_of_the_operation_and_a_readable_name(still:
     assert record.key.startswith("nightly backup-interval-")
 
 
+def test_a_schedule_has_parameters_of_its_own_which_must_fit(api: Api) -> None:
+    schema = {"type": "object", "properties": {"day": {"type": "integer"}}, "required": ["day"]}
+    task = api.task(parameters_schema=schema)
+    path, hourly = f"{task.path}/$schedule", {"schedule_type": "interval", "interval_seconds": 3600}
+    assert api.refused("POST", path, hourly)["detail"] == "input.day: it is missing"
+    wrong = api.refused("POST", path, hourly | {"parameters": {"day": "one"}})
+    assert wrong["detail"] == "input.day: expected integer, got 'one'"
+    made = task.schedule(**hourly, parameters={"day": 1})
+    assert made["parameters"] == {"day": 1}
+    assert task.look(made) == made
+    target = api.served.call(lambda queue: queue.get_schedule(made["id"])).target
+    assert target == TemplateTarget(template_id=task.id, input={"day": 1})
+
+
 def test_list_schedules_for_task(still: Api) -> None:
     task, other = still.task(), still.task()
     assert task.schedules() == []

@@ -75,7 +75,8 @@ class TemplateAnswer(SnakeAnswer, frozen=True, kw_only=True):
 
 
 class TaskScheduleAnswer(SnakeAnswer, frozen=True, kw_only=True):
-    """A schedule of a stored task. It has the field of its type that says when; `timezone` is left out if it is UTC."""
+    """A schedule of a stored task. It has the field of its type that says when; `timezone` is left out if it is UTC,
+    `parameters` if it has none of its own."""
 
     id: str
     task_id: str | None
@@ -86,6 +87,7 @@ class TaskScheduleAnswer(SnakeAnswer, frozen=True, kw_only=True):
     rrule: str | UnsetType = UNSET
     after: tuple[str, ...] | UnsetType = UNSET
     timezone: str | UnsetType = UNSET
+    parameters: dict[str, Any] | UnsetType = UNSET
     enabled: bool
     next_run_at: Time | None
     last_run_at: Time | None
@@ -193,10 +195,11 @@ def template(record: Template) -> TemplateAnswer:
 
 
 def schedule(record: Schedule) -> TaskScheduleAnswer:
-    target = record.target
+    template = record.target if isinstance(record.target, TemplateTarget) else None
     return TaskScheduleAnswer(
         id=record.id,
-        task_id=target.template_id if isinstance(target, TemplateTarget) else None,
+        task_id=None if template is None else template.template_id,
+        parameters=UNSET if template is None or template.input is None else template.input,
         schedule_type=timing_type(record.timing),
         enabled=record.enabled,
         next_run_at=record.next_run_at,

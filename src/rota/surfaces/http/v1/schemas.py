@@ -130,6 +130,9 @@ class _Scheduled(SnakeBody):
     """The field of its own type is needed, those of other types may only be null."""
 
     enabled: Flag = True
+    parameters: Parameters = Field(
+        default_factory=dict, description="Laid over those of the task at each run."
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -261,7 +261,7 @@ async def _schedule_template(
         if isinstance(timing, Once):
             _check_future(timing.run_at, tx.now)
         key = f"{template.alias[:LONGEST_NAME].strip()}-{body.schedule_type}-{id[-12:]}"
-        target = TemplateTarget(template_id=template.id)
+        target = TemplateTarget(template_id=template.id, input=body.parameters or None)
         return await commands.create_schedule(id, queue.tenant, key, timing, target, fields, queue.actor)(tx)
 
     return await queue._commit(work)
