@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -162,3 +164,30 @@ def test_one_that_cannot_be_deleted_keeps_no_other_there(tmp_path: Path) -> None
     with pytest.raises(Unavailable, match=r"schedules/a\.json"):
         bucket.delete(["schedules/a.json", "schedules/b.json"])
     assert bucket.list("") == ["schedules/a.json/inside.json"]
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+from rota.stores.bucket.service.bucket import FolderRequests
+
+def chunks():
+    yield b"x" * 100_000
+    os._exit(9)
+
+FolderRequests(Path(sys.argv[1])).put_parts(sys.argv[2], chunks())
+"""
+
+
+def test_what_a_dead_process_left_of_a_large_object_can_be_found_and_deleted(tmp_path: Path) -> None:
+    folder = FolderRequests(tmp_path)
+    key = "artifacts/large"
+    assert subprocess.run([sys.executable, "-c", DYING, tmp_path, key], check=False).returncode == 9
+    with pytest.raises(FileNotFoundError):
+        folder.get(key)
+    assert list(folder.list("artifacts/", None)) == [key]
+    folder.delete([key])
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+    folder.put_parts(key, iter([b"all", b" of it"]))
+    assert folder.get(key).body == b"all of it"
+    assert list(folder.list("artifacts/", None)) == [key]

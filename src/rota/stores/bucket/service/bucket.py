@@ -57,6 +57,8 @@ PART = 5 * 1024 * 1024
 PARTS_AT_ONCE = 3
 _REMEMBERED = 10_000
 _TRIES = 10
+_PART = ".part"
+"""At the end of the name of a large object of a folder while it is written."""
 _DATE_TIMEOUT = timedelta(seconds=10)
 
 
@@ -178,12 +180,16 @@ class FolderRequests(ObstoreRequests):
         self._write(key, [body], os.replace)
 
     def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
-        self._write(key, chunks, os.replace)
+        """What a process that died has left of it is listed under its key, and deleted by it."""
+        self._write(key, chunks, os.replace, _PART)
 
-    def _write(self, key: str, chunks: Iterable[bytes], name: Callable[[Path, Path], None]) -> None:
+    def _write(
+        self, key: str, chunks: Iterable[bytes], name: Callable[[Path, Path], None], suffix: str | None = None
+    ) -> None:
         """Write the text to the disk, then give it its name. So no reader ever finds half of it."""
         path = self._folder / key
-        unfinished = path.with_name(f"{path.name}#{os.getpid()}{get_ident()}")  # a name that lists leave out
+        suffix = suffix or f"#{os.getpid()}{get_ident()}"  # a name that lists leave out
+        unfinished = path.with_name(path.name + suffix)
         try:
             with self._open_new(unfinished) as file:
                 file.writelines(chunks)
@@ -230,6 +236,7 @@ class FolderRequests(ObstoreRequests):
         for key in keys:
             try:
                 self._open_folder()
+                (self._folder / f"{key}{_PART}").unlink(missing_ok=True)
                 super().delete([key])
             except FileNotFoundError:
                 pass
@@ -258,7 +265,7 @@ class FolderRequests(ObstoreRequests):
     def list(self, prefix: str, after: str | None) -> Iterator[str]:
         with suppress(FileNotFoundError):
             self._open_folder()
-            yield from super().list(prefix, after)
+            yield from (key.removesuffix(_PART) for key in super().list(prefix, after))
 
     def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         with suppress(FileNotFoundError):
