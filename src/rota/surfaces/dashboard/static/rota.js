@@ -310,7 +310,8 @@ if (document.querySelector("form[data-zone]") && zone !== "UTC" && !new URLSearc
 }
 if (events) {
   listen()
-  if (document.body.dataset.beat) setInterval(later, 1000 * document.body.dataset.beat)  // what no event tells of
+  let seconds = 0  // what no event tells of, such as a line of a log, is looked for every so often
+  setInterval(() => { if (++seconds % (document.querySelector("[data-beat]")?.dataset.beat ?? Infinity) === 0) later() }, 1000)
   light?.addEventListener("click", toggle)
   document.addEventListener("visibilitychange", () => { if (!document.hidden) { listen(); later() } else if (!paused) stream?.close() })
 }
