@@ -4,8 +4,10 @@ tests say so, and are the only ones that are skipped. `tests/http/test_dashboard
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 import debian
 from dashboard_world import furnish
 from http_world import example_app
-from rota import Queue
+from rota import App, Queue
 from served import Served, serving
 
 PAGES = (
@@ -146,8 +148,8 @@ def test_the_keyboard_alone_finds_selects_and_pauses(page: Page, shop: Served) -
     page.goto(f"{shop.url}/ui/default/schedules")
     page.keyboard.press("/")
     page.keyboard.type("month")
+    expect(page).to_have_url(re.compile("text=month"))  # typed slowly, its beginning was looked for before
     expect(page.locator("[data-rows] tbody tr")).to_have_count(1)
-    assert "text=month" in page.url
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("x")
@@ -176,6 +178,196 @@ def test_a_day_is_backfilled(page: Page, working: Served) -> None:
     page.get_by_role("button", name="Run 24 times").click()
     expect(page.locator("#lead")).to_contain_text("24 of 24 started")
     expect(page.locator("[data-strip] a[data-status=completed]")).to_have_count(24)
+
+
+def test_many_are_exported_resumed_triggered_and_deleted(page: Page, working: Served) -> None:
+    keys = [f"bulk-{letter}" for letter in "abc"]
+
+    async def prepare(queue: Queue) -> None:
+        for key in keys:
+            await queue.create_schedule(key, cron="0 9 * * *", task_type="echo")
+            await queue.pause_schedule(key, "not yet")
+
+    def choose(verb: str) -> None:
+        page.goto(f"{working.url}/ui/default/schedules?text=bulk-")
+        for key in keys:
+            page.get_by_label(f"Select {key}").check()
+        page.get_by_role("button", name=verb, exact=True).click()
+
+    def status() -> list[str]:
+        found = working.call(lambda queue: queue.list_schedules(text="bulk-"))
+        return [str(each.status) for each in found]
+
+    working.call(prepare)
+    with page.expect_download() as told:
+        choose("Export")
+    exported = Path(told.value.path()).read_text()
+    assert told.value.suggested_filename == "schedules.yaml"
+    assert [key for key in keys if key in exported] == keys
+    choose("Resume")
+    expect(page.locator(".lead")).to_contain_text(
+        "3 of them will fire again, from their first time after now"
+    )
+    page.get_by_role("button", name="Resume 3 schedules").click()
+    expect(page.get_by_role("status")).to_have_text("3 schedules resumed.")
+    assert status() == ["active"] * 3
+    choose("Trigger")
+    expect(page.locator(".lead")).to_contain_text("3 tasks will be started now")
+    page.get_by_role("button", name="Trigger 3 schedules").click()
+    expect(page.get_by_role("status")).to_have_text("3 schedules triggered.")
+    page.goto(f"{working.url}/ui/default/tasks?schedule=bulk-a")
+    expect(page.locator("#list tbody tr")).to_have_count(1)
+    expect(page.locator("#list")).to_contain_text("completed")
+    choose("Delete")
+    expect(page.locator(".lead")).to_contain_text("3 of them are active, and will not fire again")
+    page.get_by_role("button", name="Delete 3 schedules").click()
+    expect(page.get_by_role("status")).to_have_text("3 schedules deleted.")
+    assert status() == []
+
+
+def test_the_logs_of_a_running_task_are_seen_while_it_runs(page: Page) -> None:
+    app, more, end = App(), threading.Event(), threading.Event()
+
+    @app.task("talks")
+    def talks(context: Any) -> str:
+        context.log("the first line")
+        more.wait(60)
+        context.log("the second line")
+        end.wait(60)
+        return "said"
+
+    with serving("memory:", app, engine=True) as served:
+        try:
+            id = served.call(lambda queue: queue.submit("talks", {})).id
+            page.goto(f"{served.url}/ui/default/tasks/{id}")
+            expect(page.locator(".log")).to_contain_text("the first line")
+            expect(page.locator("#live")).to_have_text("live")
+            more.set()
+            expect(page.locator(".log")).to_contain_text("the second line")
+            expect(page.locator("h1 + .chip")).to_contain_text("running")
+        finally:
+            more.set()
+            end.set()
+        expect(page.locator("h1 + .chip")).to_contain_text("completed")
+
+
+HOSTILE = (
+    "<script>document.title = 'taken'</script>",
+    "<img src=x onerror=\"document.title = 'taken'\">",
+    "]]></pre></section><iframe src=/></iframe>",
+    "\u202egnirts עברית العربية",
+    "w" * 5000,
+)
+
+
+def test_hostile_logs_and_files_are_inert(page: Page) -> None:
+    app = App()
+
+    @app.task("hostile", max_retries=0)
+    async def hostile(context: Any) -> None:
+        for line in HOSTILE:
+            await context.log(line)
+        await context.artifact("page.html", HOSTILE[0] + HOSTILE[1], media_type="text/html")
+        await context.artifact("drawing.svg", f"<svg xmlns='http://www.w3.org/2000/svg'>{HOSTILE[0]}</svg>")
+        raise RuntimeError(HOSTILE[0] + HOSTILE[2])
+
+    with serving("memory:", app, engine=True) as served:
+        id = served.call(lambda queue: queue.submit("hostile", {line[:200]: line for line in HOSTILE})).id
+        page.goto(f"{served.url}/ui/default/tasks/{id}")
+        expect(page.locator("h1 + .chip")).to_contain_text("failed")
+        for line in HOSTILE:
+            expect(page.locator(".log bdi", has_text=line[:500])).to_have_count(1)  # they are cut short
+        assert page.locator("iframe, main img, main script").count() == 0
+        assert "hostile" in page.title()
+        for width in (1240, 360):
+            page.set_viewport_size({"width": width, "height": 700})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for name in ("page.html", "drawing.svg"):
+            with page.expect_download() as told:
+                page.get_by_role("link", name=name).click()
+            assert told.value.suggested_filename == name
+        address = page.get_by_role("link", name="page.html").get_attribute("href")
+        with page.expect_download():
+            page.evaluate("there => { location.href = there }", address)  # typed, instead of clicked
+        assert "hostile" in page.title()
+
+
+def test_a_workflow_is_retried_from_a_step(page: Page) -> None:
+    app, done = App(), []
+
+    @app.workflow("bake", max_retries=0)
+    async def bake(ctx: Any) -> str:
+        await ctx.step(lambda: done.append("mix"), name="mix")
+        await ctx.step(oven, name="oven", retries=0)
+        return "a cake"
+
+    def oven() -> None:
+        done.append("oven")
+        if done.count("oven") == 1:
+            raise RuntimeError("the oven is cold")
+
+    with serving("memory:", app, engine=True) as served:
+        id = served.call(lambda queue: queue.start_workflow("bake")).id
+        page.goto(f"{served.url}/ui/default/tasks/{id}")
+        expect(page.locator("h1 + .chip")).to_contain_text("failed")
+        page.get_by_role("link", name="oven", exact=True).click()
+        expect(page.locator("#step")).to_contain_text("the oven is cold")
+        page.get_by_role("link", name="Retry from this step").click()
+        expect(page.locator("h1")).to_have_text("Retry from oven?")
+        expect(page.locator(".lead")).to_contain_text("1 step is kept and not done again; 1 is dropped")
+        page.get_by_role("button", name="Retry from oven").click()
+        expect(page.locator("h1 + .chip")).to_contain_text("completed")
+        assert done == ["mix", "oven", "oven"]
+
+
+def test_what_fires_at_once_is_spread(page: Page) -> None:
+    with serving("memory:") as served:
+
+        async def prepare(queue: Queue) -> None:
+            for number in range(20):
+                await queue.create_schedule(f"noon-{number}", cron="0 12 * * *", task_type="echo")
+
+        served.call(prepare)
+        page.goto(f"{served.url}/ui/default/forecast")
+        page.get_by_text("Spread them").click()
+        expect(page.locator("h1")).to_contain_text("Spread")
+        page.get_by_role("link", name="10 minutes").click()
+        expect(page.locator(".lead")).to_contain_text("over 10 minutes takes the peak from 20 to 2")
+        page.get_by_role("button", name=re.compile("Spread .* schedules")).click()
+        expect(page.get_by_role("status")).to_contain_text(
+            re.compile(r"schedules were spread over 10 minutes\.")
+        )
+        expect(page.get_by_text("Spread them")).to_have_count(0)
+        moved = served.call(lambda queue: queue.list_schedules())
+        assert len({each.offset for each in moved}) > 9
+
+
+def test_long_lists_of_schedules_tasks_and_tenants_are_walked(page: Page) -> None:
+    with serving("memory:") as served:
+
+        async def prepare(queue: Queue) -> None:
+            for number in range(130):
+                await queue.create_schedule(f"long-{number:03}", cron="0 12 * * *", task_type="echo")
+                await queue.submit("echo", {"number": number})
+                await queue.create_tenant(f"tenant-{number:03}")
+
+        served.call(prepare)
+        for place, link, rows in (("schedules?sort=name", "a.key", 130), ("tasks", "a.key", 130)):
+            page.goto(f"{served.url}/ui/default/{place}")
+            seen: list[str] = []
+            while True:
+                seen += [str(each.get_attribute("href")) for each in page.locator(f"#list {link}").all()]
+                following = page.locator("a[rel=next]")
+                if following.count() == 0:
+                    break
+                with page.expect_navigation():
+                    following.click()
+            assert (len(seen), len(set(seen))) == (rows, rows)
+        page.goto(f"{served.url}/ui/default/tenants")
+        expect(page.locator("main tbody tr")).to_have_count(131)
+        page.get_by_role("link", name="tenant-129", exact=True).click()
+        expect(page.locator("#live")).to_have_text("live")
+        assert "/ui/tenant-129" in page.url
 
 
 def test_two_who_edit_the_same_schedule_see_both_versions(page: Page, working: Served) -> None:
