@@ -35,7 +35,7 @@ __all__ = ["furnish", "with_ledger"]
 _TRACE = """Traceback (most recent call last):
   File "/srv/shop/orders.py", line 41, in sync_orders
     page = await client.orders(since=cursor)
-TimeoutError: orders.example did not answer within 10 s
+TimeoutError: orders.example did not answer
 """
 
 
@@ -245,7 +245,7 @@ async def with_ledger(
     for place, at in enumerate(reversed(times)):
         luck = chance.random()
         status = RunStatus.COMPLETED
-        if luck < bad or (failing and place == number - 1):
+        if luck < bad or (failing and place >= number - 3):
             status = RunStatus.FAILED
         elif luck < bad + 0.05:
             status = RunStatus.SKIPPED
@@ -299,9 +299,7 @@ def _row(schedule: Schedule, at: datetime, status: RunStatus, length: timedelta)
     )
     if status is not RunStatus.FAILED:
         return [row]
-    failure = Failure(
-        type="TimeoutError", message="orders.example did not answer within 10 s", traceback=_TRACE
-    )
+    failure = Failure(type="TimeoutError", message="orders.example did not answer", traceback=_TRACE)
     task = Task(
         id=id,
         tenant=schedule.tenant,
@@ -335,7 +333,7 @@ def _failed(began: datetime, ended: datetime) -> tuple[Change, ...]:
             actor="w1",
             type=ChangeType.FAILED,
             attempt=1,
-            reason="TimeoutError: orders.example did not answer within 10 s",
+            reason="TimeoutError: orders.example did not answer",
         ),
     )
 
