@@ -119,15 +119,15 @@ def test_what_is_wrong_with_a_file_is_said_in_a_sentence(
 
 
 def test_a_crontab_becomes_a_file_and_changes_nothing(folder: Path) -> None:
-    (folder / "cron").write_text("# hello\n0 9 * * * echo hello\n@reboot x\n")
+    (folder / "cron").write_text("HI=1\n# hello\n0 9 * * * echo hello\n@reboot x\n")
     made = rota("import crontab cron --timezone UTC -o cron.yaml")
-    assert "warning: line 3 was not taken: @reboot is no time" in made.stderr
+    assert "warning: line 4 was not taken: @reboot is no time" in made.stderr
     assert (
         "took 1 line, on the clock of UTC; nothing is changed yet: `rota apply cron.yaml` shows"
         in made.stderr
     )
     assert document("schedule list")["schedules"] == []
-    rota("apply cron.yaml --yes")
+    assert "shell: export HI=1; echo hello" in rota("apply cron.yaml --yes").stdout
     assert document("schedule show echo")["description"] == "hello"
     assert complaint("import crontab missing").startswith("missing cannot be read: No such file")
 

@@ -251,7 +251,7 @@ def _shown(value: Any) -> str:
         return "default"
     value = redaction.shown(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text.split())
+    text = "; ".join(" ".join(line.split()) for line in text.strip().splitlines())
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
