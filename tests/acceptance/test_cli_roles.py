@@ -203,7 +203,7 @@ def test_up_warns_of_schedules_whose_kind_its_app_lacks(folder: Path) -> None:
     rota("schedule create lonely -t nobody --interval 1h --tenant acme")
     rota("schedule create idle -t unknown --interval 1h --paused")
     rota("schedule create elsewhere -t slow --interval 1h --queue slow")
-    rota("schedule create fine -t double --interval 1h")
+    rota("schedule create fine -t double --interval 100d")
     with Process("up shop:app --queues default", folder) as up:
         said = up.until("warning: ")
         assert said == (
@@ -211,7 +211,9 @@ def test_up_warns_of_schedules_whose_kind_its_app_lacks(folder: Path) -> None:
             " it waits for a worker that has one"
         )
         up.until("schedules: 3 active")
+        coming = [up.until(" Every ") for _ in range(3)]
         assert up.end(signal.SIGINT) == 0
+    assert len({line.index("Every") for line in coming}) == 1
     assert len([line for line in up.lines if "warning" in line]) == 1
 
 

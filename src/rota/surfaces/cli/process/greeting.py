@@ -109,12 +109,14 @@ async def _say_what_comes(session: Session, queue: Queue, summary: ScheduleSumma
     if not summary.soonest:
         session.screen.say("schedules: none is active")
         return
-    width = max(len(schedule.key) for schedule in summary.soonest)
+    times = [relative(schedule.next_run_at or now, now) for schedule in summary.soonest]
+    width, room = max(len(schedule.key) for schedule in summary.soonest), max(map(len, times))
     session.screen.say(f"schedules: {summary.active:,} active")
-    for schedule in summary.soonest:
-        when = relative(schedule.next_run_at or now, now)
+    for schedule, when in zip(summary.soonest, times, strict=True):
         name = click.style(schedule.key.ljust(width), bold=True)
-        session.screen.say(f"  {name}  {click.style(when.ljust(7), fg='cyan')}  {words.sentence(schedule)}")
+        session.screen.say(
+            f"  {name}  {click.style(when.ljust(room), fg='cyan')}  {words.sentence(schedule)}"
+        )
 
 
 @dataclass
