@@ -1,8 +1,9 @@
-"""The recipes of the documentation, run with the real libraries: errors in Sentry."""
+"""The recipes of the documentation, run with the real libraries: errors in Sentry, traces of OpenTelemetry."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import sentry_sdk
 
+from command_line import ROTA
 from rota import testing
 from rota.scenario import open_scenario
 
@@ -58,3 +60,20 @@ def test_a_task_that_failed_is_one_event_in_sentry(events: list[Any]) -> None:
     assert event["tags"]["rota.kind"] == "charge"
     assert event["contexts"]["rota"]["task"] == task_id
     assert event["contexts"]["rota"]["attempt"] == 3
+
+
+def test_an_app_that_sets_a_provider_is_traced(tmp_path: Path) -> None:
+    """In a process of its own: a provider is set once, for good."""
+    recipe = re.search(r"```python\n(from opentelemetry import trace\n.*?)```", PAGE, re.S)
+    assert recipe is not None
+    (tmp_path / "shop.py").write_text(recipe[1])
+    for line in (["submit", "-t", "report"], ["tick", "shop:app"]):
+        done = subprocess.run(
+            [*ROTA, "--store", "sqlite:///rota.db", *line],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    assert '"name": "claim report"' in done.stdout
+    assert '"name": "run report"' in done.stdout
