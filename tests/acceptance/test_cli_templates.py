@@ -85,3 +85,12 @@ def test_update_changes_what_is_named() -> None:
 )
 def test_bad_input_is_one_sentence(line: str, said: str) -> None:
     assert said in complaint(line, code=2)
+
+
+def test_what_a_template_says_itself_is_refused_in_plain_words() -> None:
+    rota("template create tidy --http https://example.org")
+    rota("schedule create tidy --template tidy --interval 1h")
+    assert complaint("schedule update tidy --priority 3") == (
+        "--priority: a schedule that runs a template has none; it takes input"
+    )
+    assert "this schedule runs a template; " in complaint("schedule update tidy --task-type x")

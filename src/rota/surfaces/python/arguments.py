@@ -99,9 +99,13 @@ def changed_target(old: Target, chosen: Mapping[str, Any]) -> Target:
     if kind is None:
         return _fitted(old, chosen)
     if not isinstance(old, TaskTarget):
-        problem = f"this schedule runs a {type(old).__name__}"
+        problem = f"this schedule runs a {_word(old)}"
         raise Invalid("task_type", problem, "give a rota.TaskTarget as target to replace it")
     return _fitted(replace(old, kind=check_text("task_type", kind)), chosen)
+
+
+def _word(target: Target) -> str:
+    return type(target).__name__.removesuffix("Target").lower()
 
 
 def _fitted(target: object, chosen: Mapping[str, Any]) -> Target:
@@ -113,7 +117,7 @@ def _fitted(target: object, chosen: Mapping[str, Any]) -> Target:
     for name in options:
         if name not in target.__struct_fields__:
             fitting = ", ".join(each for each in _FITTING if each in target.__struct_fields__)
-            raise Invalid(name, f"a {type(target).__name__} has none", f"it takes {fitting}")
+            raise Invalid(name, f"a schedule that runs a {_word(target)} has none", f"it takes {fitting}")
     checked = {
         name: check_option(name, _FOR_TASK[name], options[name]) for name in options if name != "input"
     }
