@@ -94,6 +94,8 @@ async def test_nodes_see_each_other() -> None:
     await two.open()
     await put(one, task("a"))
     assert await get(two, Task, "a") is not None
+    await put(one, task("c"))
+    assert await two.transact(lambda tx: tx.get(Task, "c")) is not None, "a work that writes nothing, too"
     waiting = asyncio.create_task(two.wait(None))
     await asyncio.sleep(0)
     await put(one, task("b"))

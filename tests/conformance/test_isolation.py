@@ -53,6 +53,13 @@ async def test_changing_what_was_read_changes_nothing(store: Store) -> None:
             held["a"].append("mine")
 
 
+async def test_tasks_that_are_alike_keep_what_is_their_own(store: Store) -> None:
+    own = {f"t{n}": {"input": [n], "metadata": {"n": str(n)}, "output": n, "progress": n} for n in range(3)}
+    await put(store, *(task(id, **values) for id, values in own.items()))
+    ready = await find(store, ReadyTasks(at=await store.now()))
+    assert {each.id: {name: getattr(each, name) for name in own["t0"]} for each in ready} == own
+
+
 async def test_texts_and_numbers_come_back_as_they_went(store: Store) -> None:
     given = {
         "unicode": "äöü 🎉 \u2028",

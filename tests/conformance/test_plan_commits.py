@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import rota
+from rota.engine.commands import plans
 from rota.stores.base import Store
 
 DECLARED: dict[str, Any] = {
@@ -54,6 +57,26 @@ async def test_a_plan_that_no_longer_holds_is_refused(store: Store) -> None:
     assert (await queue.get_schedule("b")).status == "paused"
     again = await queue.get_schedule("a")
     assert (again.description, getattr(again.target, "priority", None)) == ("mine", 3)
+
+
+async def test_a_plan_of_yesterday_is_refused(store: Store) -> None:
+    queue = rota.Queue(store)
+    plan = await queue.plan(DECLARED)
+    with pytest.raises(rota.Refused, match=r"no longer holds: it was made at .*, not today"):
+        await queue.apply(DECLARED, replace(plan, at=plan.at - timedelta(hours=25)))
+    assert not await queue.list_schedules()
+
+
+async def test_a_plan_sees_every_page(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = rota.Queue(store)
+    declared = {
+        "templates": {f"t{n}": {"http": "https://example.com/"} for n in range(7)},
+        "schedules": {f"s{n}": {"template": f"t{n}", "interval": "5m"} for n in range(7)},
+    }
+    await queue.apply(declared)
+    monkeypatch.setattr(plans, "AT_ONCE", 3)
+    plan = await queue.plan(declared)
+    assert (len(plan.schedules), len(plan.templates), plan.changes) == (7, 7, [])
 
 
 async def test_an_edit_is_planned_without_being_made(store: Store) -> None:

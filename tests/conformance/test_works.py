@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from records import event, gate, run, schedule, task
 from rota.domain.errors import Conflict
-from rota.domain.model import Event, Gate, Run, Task, TaskStatus
+from rota.domain.model import Event, Gate, Run, Schedule, Task, TaskStatus
 from rota.domain.task import Submission
 from rota.engine.commands import submit_tasks
 from rota.stores.base import CommitOptions, Store, Tx, Work
 from rota.stores.queries import OpenSchedules, ReadyTasks, ScheduleByKey
-from stores import START, TestClock, get, put
+from stores import START, TestClock, find, get, put
 
 
 class Broken(Exception):
@@ -305,6 +305,21 @@ async def test_a_schedule_that_frees_its_key_beside_a_look_for_it_is_not_found(s
     _, found = await asyncio.gather(store.transact(delete), store.transact(look))
     assert found in ((0, 0), (1, 1))
     assert await store.read(look) == (0, 0)
+
+
+async def test_a_schedule_takes_the_key_of_one_that_is_deleted_by_the_same_work(store: Store) -> None:
+    await put(store, schedule("a", key="a"), schedule("b", key="b"))
+
+    async def take(tx: Tx) -> None:
+        old, new = await tx.get(Schedule, "a"), await tx.get(Schedule, "b")
+        assert old is not None
+        assert new is not None
+        tx.put(replace(new, key="a"))
+        tx.put(replace(old, deleted_at=tx.now))
+
+    await store.transact(take)
+    [found] = await find(store, ScheduleByKey(tenant="default", key="a"))
+    assert found.id == "b"
 
 
 async def test_many_works_that_lock_the_same_records_all_change_them(store: Store) -> None:

@@ -178,10 +178,12 @@ def test_each_role_does_what_it_may_and_nothing_else(quiet: Tenant, ids: dict[st
 
 def test_another_tenants_things_are_not_there(quiet: Tenant, ids: dict[str, str]) -> None:
     other = Tenant(quiet.server)
+    viewer = quiet.server.client(quiet.server.key(other.name, Role.VIEWER, "a viewer"))
     before = quiet.get("schedules")
     for method, path in NEEDED:
         answer = send(other.http, quiet.name, method, path, ids)
         problem(answer, 404, "not_found")
+        problem(send(viewer, quiet.name, method, path, ids), 404, "not_found")  # whichever role it would need
         if "{id}" in path:  # its ids are not there either, in the other's own name
             answer = send(other.http, other.name, method, path, ids)
             assert answer.status_code == 404, (method, path, answer.text)

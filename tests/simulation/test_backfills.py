@@ -10,6 +10,7 @@ import pytest
 
 import rota
 from rota import BackfillStatus, RunStatus, RunTrigger
+from rota.domain.schedule.backfill import NO_ROOM
 from rota.engine.queries.health import broken_records
 from simulation.faults import Fault, Node, Watch, check_ledger
 from worlds import DAY, HOUR, MINUTE, SECOND, START, STORES, World, on_any_store, play, some_calls
@@ -62,6 +63,16 @@ async def test_the_past_one_after_the_other(world: World) -> None:
     assert (again.total, (await finished(world)).passed) == (4, 4)
     schedule = await world.queue.get_schedule("s")
     assert (schedule.run_count, schedule.next_run_at) == (0, START + HOUR)
+
+
+async def test_one_without_room_looks_again_after_a_while(world: World) -> None:
+    await world.schedule(cron="0 * * * *", end_at=START + 3 * DAY)
+    await world.queue.create_tenant("default", pending_tasks=1)
+    await world.queue.submit("unknown")
+    await world.queue.backfill("s", START - 3 * HOUR, START, overlap_policy="allow")
+    assert await world.queue.run_due() == []
+    assert (await world.queue.get_schedule("s")).due_at == START + NO_ROOM, "not at once, and again and again"
+    assert (await finished(world)).started == 0
 
 
 async def test_a_gap_is_filled(world: World) -> None:

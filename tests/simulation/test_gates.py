@@ -170,6 +170,25 @@ async def test_a_queue_and_a_kind_limit_together(world: World) -> None:
     await check_empty(world)
 
 
+async def test_who_waits_for_a_queue_comes_before_who_only_now_passes_its_kind(world: World) -> None:
+    begun: list[str] = []
+
+    async def handle(input: str) -> None:
+        begun.append(input)
+        await asyncio.sleep(1)
+
+    world.app.task("work", limit=rota.Limit(concurrency=1))(handle)
+    world.app.task("other")(handle)
+    await world.queue.declare_limits(world.app)
+    await world.queue.limit_queue("mail", concurrency=1)
+    wanted = [("work", "inside"), ("other", "in the line of the queue"), ("work", "in the line of its kind")]
+    tasks = [await world.queue.submit(kind, name, queue="mail") for kind, name in wanted]
+    async with world.running():
+        await all_done(world, tasks)
+    assert begun == [name for _, name in wanted]
+    await check_empty(world)
+
+
 @on_any_store
 async def test_the_rate_of_a_kind_is_kept_behind_a_queue_that_is_full(world: World) -> None:
     """Tasks pile up in the line of their queue, long after the moments of their kind. They hold up no other."""

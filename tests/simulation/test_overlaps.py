@@ -69,6 +69,20 @@ async def test_buffer_one(world: World) -> None:
     assert schedule.last_task_id == rows[-1].target_id
 
 
+async def test_a_time_that_waits_takes_up_room_for_tasks(world: World) -> None:
+    await world.queue.create_tenant("default", pending_tasks=2)
+    await world.schedule("a", cron="* * * * *", overlap_policy="buffer_all")
+    await world.schedule("b", cron="* * * * *", start_at=START + 2 * MINUTE)
+    await world.at(MINUTE)
+    await world.queue.run_due()
+    await world.at(2 * MINUTE)
+    await world.queue.run_due()
+    assert [row.status for row in await world.ledger("a")] == [RunStatus.RUNNING, RunStatus.BUFFERED]
+    assert [(row.status, row.reason) for row in await world.ledger("b")] == [
+        (RunStatus.SKIPPED, RunReason.LIMIT)
+    ]
+
+
 async def test_buffer_all(world: World) -> None:
     starts = handle(world, seconds=90)
     await world.schedule(cron="* * * * *", overlap_policy="buffer_all", max_runs=5)

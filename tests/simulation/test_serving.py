@@ -171,3 +171,18 @@ async def test_many_failed_tasks_are_replayed_page_by_page(world: World) -> None
     assert (await world.queue.get(old.id)).status == "failed"
     with pytest.raises(rota.Invalid, match="a task that is pending cannot be replayed"):
         await world.queue.replay_many(status="pending")
+
+
+async def test_no_more_is_replayed_than_may_be_pending(world: World) -> None:
+    @world.app.task("work", max_retries=0)
+    async def work() -> None:
+        raise ValueError
+
+    await world.queue.submit_many([("work", None)] * 3)
+    async with world.running():
+        await world.at(10 * SECOND)
+    await world.queue.create_tenant("default", pending_tasks=2)
+    with pytest.raises(rota.Refused) as refused:
+        await world.queue.replay_many()
+    assert refused.value.code == "limit_reached"
+    assert await world.queue.count(status="failed") == 3

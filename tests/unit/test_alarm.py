@@ -108,6 +108,7 @@ CASES: list[tuple[str, Facts, datetime, set[str]]] = [
         set(),
     ),
     ("late: nobody takes its task", facts([], live=[waiting(3)], alarm_late=MINUTE), NOON, {"late"}),
+    ("late: it waits for its retry", facts([], live=[waiting(3, attempt=1)], alarm_late=MINUTE), NOON, set()),
     (
         "late: by hand does not count",
         facts([row(0, started_at=NOON + HOUR, trigger=RunTrigger.MANUAL), row(1)], alarm_late=MINUTE),
@@ -272,3 +273,10 @@ def test_who_changes_a_schedule_moves_its_next_look() -> None:
     plain = hourly(watch=Watch(at=NOON + DAY, since=NOON))
     assert watching.started(plain, NOON) is plain
     assert watching.with_failure(plain, NOON) is plain
+
+
+def test_who_was_told_of_an_alarm_is_told_that_it_is_over() -> None:
+    failing = judge(facts(rows(*"ff"), alarm_failures=2))
+    known = [replace(each, told=("mail",), told_at=NOON, tell_at=None, tries=3) for each in failing.alarms]
+    [over] = judge(facts(rows(*"cff"), alarm_failures=2), *known, now=NOON + MINUTE).alarms
+    assert (over.over_at, over.tell_at, over.told, over.tries) == (NOON + MINUTE, NOON + MINUTE, (), 0)

@@ -412,6 +412,12 @@ def test_what_is_gone_is_paused_only_if_asked_and_comes_back() -> None:
     assert back.schedules["b"].status is ScheduleStatus.ACTIVE
 
 
+def test_a_draft_that_is_gone_is_paused_too() -> None:
+    stored = store_with(a={**DAILY, "status": "draft"})
+    after = applied(planned({}, stored, prune=True), stored)
+    assert (after.schedules["a"].status, after.schedules["a"].pause_note) == (ScheduleStatus.PAUSED, PRUNED)
+
+
 def test_what_is_over_stays_so() -> None:
     once = {"task_type": "t", "run_at": "2026-01-29T12:00:00Z"}
     stored = store_with(a=once)

@@ -11,6 +11,7 @@ from records import node, task
 from rota.domain.model import Record, Task
 from rota.stores.base import CommitOptions, Tx, Work
 from rota.stores.postgres.group_commit import GroupCommit
+from rota.stores.postgres.rows import WRITERS
 from rota.stores.postgres.transaction import DatabaseTransaction
 from rota.stores.postgres.tx import PendingWrites
 
@@ -122,3 +123,10 @@ async def test_others_are_told_whichever_work_of_the_group_concerns_them() -> No
             await pending.add(SimpleNamespace(puts=puts, deletes={}, replaced={}, written={type(record)}))
         await pending.flush(commit=True)
     assert told == [True, True, False]
+
+
+def test_rows_are_written_in_the_order_of_their_ids() -> None:
+    """So that two transactions lock them in the same order, and none waits for the other."""
+    writer, tasks = WRITERS[Task], [task(id) for id in "bca"]
+    assert writer.rows(tasks, writer.histories(tasks)).ids == ["a", "b", "c"]
+    assert writer.identities(tasks).ids == ["a", "b", "c"]

@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import rota
+from records import task
 from rota import TaskStatus
+from rota.domain.workflow import StepKind, Wait
+from rota.engine.commands.workflows import Parting, wait_or_park
 from simulation.faults import Fault, Node, Plan
+from stores import put
 from workflows.test_crashes import FaultAfterCommit, once
 from worlds import MINUTE, SECOND, STORES, THOROUGH, World, play
 
@@ -247,3 +252,14 @@ async def test_overlap_policies_see_a_parked_run(world: World) -> None:
     statuses = [str(run.status) for run in await world.ledger("skips")]
     assert statuses == ["completed", "skipped", "skipped", "running"]
     assert [str(run.status) for run in await world.ledger("replaces")] == ["cancelled"] * 3 + ["running"]
+
+
+@pytest.mark.parametrize("knows", [False, True])
+async def test_a_workflow_that_does_not_know_of_its_cancel_is_not_parked(world: World, knows: bool) -> None:
+    """It was asked for just before: the code has to hear of it first, and not when its wait is over."""
+    running = task("w", status="running", lease_id="l", worker_id="w", is_workflow=True, workflow_version=1)
+    [held] = await put(world.store, replace(running, cancel_requested=True))
+    waits = [Wait(key="sleep", kind=StepKind.SLEEP, delay=MINUTE)]
+    waited = await world.store.transact(wait_or_park(held, waits, 0, [], Parting(is_cancelled=knows)))
+    assert waited.is_parked is knows
+    assert waited.task.cancel_requested
