@@ -308,10 +308,10 @@ async def test_a_schedule_that_frees_its_key_beside_a_look_for_it_is_not_found(s
 
 
 async def test_a_schedule_takes_the_key_of_one_that_is_deleted_by_the_same_work(store: Store) -> None:
-    await put(store, schedule("a", key="a"), schedule("b", key="b"))
+    await put(store, schedule("z", key="a"), schedule("b", key="b"))
 
     async def take(tx: Tx) -> None:
-        old, new = await tx.get(Schedule, "a"), await tx.get(Schedule, "b")
+        old, new = await tx.get(Schedule, "z"), await tx.get(Schedule, "b")
         assert old is not None
         assert new is not None
         tx.put(replace(new, key="a"))

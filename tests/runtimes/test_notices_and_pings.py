@@ -9,14 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import rota
-from records import alarm
+from records import alarm, task
 from rota.domain.alarm import FLEET
 from rota.domain.errors import Invalid
 from rota.domain.model import Alarm
 from rota.domain.tenants import EVERY_TENANT
-from rota.engine.observe.telemetry import Observation, PingFailed
+from rota.engine.observe.telemetry import Observation, PingFailed, TaskStarted
 from rota.engine.roles import pings as pings_module
 from rota.engine.roles.notices import Notices, check_addresses, label_of
 from rota.engine.roles.pings import Pings
@@ -72,6 +73,19 @@ async def test_what_cannot_be_sent_is_tried_again_for_those_who_do_not_know() ->
         assert known.tell_at is not None
         assert known.tell_at > await queue.now()
         assert [asked.path for asked in server.asked] == ["/ok", "/status/503"]
+        await put(queue.store, replace(known, tell_at=known.began_at))
+        await notices.run_once()
+        assert [asked.path for asked in server.asked] == ["/ok", "/status/503", "/status/503"]
+
+
+@pytest.mark.parametrize(("over", "type"), [((False, True), "failure"), ((True, True), "success")])
+async def test_only_a_message_of_what_is_over_is_good_news(over: tuple[bool, ...], type: str) -> None:
+    async with world() as (queue, server):
+        for number, is_over in enumerate(over):
+            ended = await queue.now() if is_over else None
+            await overdue_alarm(queue, subject=f"s{number}", over_at=ended)
+        await Notices(queue.store, [f"json://127.0.0.1:{server.port}/"]).run_once()
+        assert [msgspec.json.decode(asked.body)["type"] for asked in server.asked] == [type]
 
 
 async def test_there_are_so_many_messages_an_hour() -> None:
@@ -158,6 +172,31 @@ async def test_a_heartbeat_that_does_not_arrive_holds_up_nothing(monkeypatch: py
             assert len(server.asked) == times
         assert [type(each) for each in seen] == [PingFailed, PingFailed]
         assert "status" not in str(seen[0])  # what is behind the host may be a secret
+
+
+async def test_a_retry_is_no_other_start() -> None:
+    async with world() as (queue, server):
+        pings = Pings(queue.store, queue.clock, lambda seen: None, allow_private=True)
+        made = await queue.create_schedule("s", task_type="w", interval=60, heartbeat_url=f"{server.url}/s")
+        for attempt in (1, 2):
+            pings.hear(TaskStarted(task(schedule_id=made.id, run_id="r", attempt=attempt)))
+        await pings.finish()
+        assert [asked.path for asked in server.asked] == ["/s/start?rid=r"]
+
+
+async def test_another_address_is_known_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as (queue, server):
+        pings = Pings(queue.store, queue.clock, lambda seen: None, allow_private=True)
+        made = await queue.create_schedule("s", task_type="w", interval=60, heartbeat_url=f"{server.url}/old")
+        started = TaskStarted(task(schedule_id=made.id, run_id="r", attempt=1))
+        pings.hear(started)
+        await pings.run_once()
+        await queue.update_schedule("s", heartbeat_url=f"{server.url}/new")
+        later = queue.clock.monotonic() + pings_module.BELIEVED_FOR.total_seconds()
+        monkeypatch.setattr(queue.clock, "monotonic", lambda: later)
+        pings.hear(started)
+        await pings.finish()
+        assert [asked.path for asked in server.asked] == ["/old/start?rid=r", "/new/start?rid=r"]
 
 
 @pytest.mark.parametrize(

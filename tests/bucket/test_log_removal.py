@@ -1,0 +1,57 @@
+"""What of a bucket is removed, judged by what is asked to be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+from rota.stores.bucket.archive.segments import SEGMENTS
+from rota.stores.bucket.log_removal import LogRemoval
+from rota.stores.bucket.tuning import Tuning
+from rota.stores.codec import micros
+from stores import START
+
+TUNING = Tuning(views="off")
+OLD = f"{SEGMENTS}{micros(START - 2 * TUNING.retention)}-0.json.gz"
+
+
+class Removing:
+    """A removal at a time of ours, from a bucket that only lists."""
+
+    def __init__(self, listed: Iterable[str], catch_up: Callable[[Any], None] = lambda archive: None) -> None:
+        self.now = START
+        self.deleted: set[str] = set()
+        self.archive = SimpleNamespace(segments={}, dropped=set[str]())
+        bucket = SimpleNamespace(
+            list=lambda prefix: [key for key in listed if key.startswith(prefix)], delete=self.deleted.update
+        )
+        log = SimpleNamespace(snapshots={}, floor=0, next_floor=0, catch_up=lambda: catch_up(self.archive))
+        replica = SimpleNamespace(lock=nullcontext(), archive=self.archive)
+        made: Any = LogRemoval
+        self.removal = made(bucket, replica, log, TUNING, lambda: self.now, lambda: None)
+
+
+def test_a_segment_that_only_an_unread_entry_names_stays() -> None:
+    """It was written long before the entry: by a node that was slow in between."""
+    found = Removing([OLD], catch_up=lambda archive: archive.segments.update({OLD: None}))
+    found.removal.remove()
+    assert not found.deleted
+    nobodys = Removing([OLD])
+    nobodys.removal.remove()
+    assert nobodys.deleted == {OLD}
+
+
+def test_a_segment_that_is_empty_stays_for_the_retention() -> None:
+    """A node that is behind may still read it."""
+    found = Removing([])
+    found.archive.dropped.add(OLD)
+    for since in (0 * TUNING.retention, TUNING.retention / 2):
+        found.now = START + since
+        found.removal.remove()
+        assert not found.deleted
+    found.now = START + TUNING.retention
+    found.removal.remove()
+    assert found.deleted == {OLD}
+    assert not found.archive.dropped
