@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from msgspec.structs import replace
@@ -262,3 +264,26 @@ async def test_what_is_kept_of_many_schedules_is_bounded() -> None:
     assert summary.more_lacking == 1000 - KINDS
     assert summary.lacking["kind-0"].count == 1001
     assert len(summary.lacking["kind-0"].names) == SHOWN
+
+
+def test_a_pass_tells_monitors_outside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(folder)
+    asked: list[str] = []
+
+    class Monitor(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path.partition("?")[0])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Monitor) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("ROTA_HEARTBEAT_URL", f"{url}/fleet")
+        rota(f"schedule create s -t double -i '{{\"n\": 2}}' --interval 1h --heartbeat-url {url}/s")
+        rota("schedule trigger s")
+        rota("tick shop:app --allow-private-addresses")
+        server.shutdown()
+    assert sorted(asked) == ["/fleet", "/s", "/s/start"]

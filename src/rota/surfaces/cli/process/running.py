@@ -252,6 +252,7 @@ async def _pass(session: Session, options: ProcessOptions) -> None:
         try:
             is_more_due = await _pass_by_pass(node, printer)
         finally:
+            await node.pings.finish()
             if isinstance(node, Worker):
                 node.tasks.close()
                 await node.tasks.runtimes.close()
