@@ -41,13 +41,12 @@ class Gates:
         asking = [task for task in tasks if task.gates]
         if not asking:
             return cls({}, {}, tx.now)
-        stored = await _gates_of(tx, asking)
-        lines = await _moving_lines(tx, stored, asking)
-        stored |= await _missing_gates(tx, stored, lines)
-        may_wait = [id for id, line in lines.items() if any(_rated_kind(stored, task) for task in line)]
-        if may_wait:
-            lines |= await first_in_lines(tx, may_wait, AHEAD + max(len(lines[id]) for id in may_wait))
-            stored |= await _missing_gates(tx, stored, lines)
+        if not any(gate.is_limited(task) and (task.passed or task.line) for task in asking):  # nobody leaves
+            return cls(await _gates_of(tx, asking), {}, tx.now)
+        seen, lines = await _moving(tx, asking)
+        stored = await _locked(tx, seen)
+        if any(stored[id].version != each.version for id, each in seen.items()):
+            stored, lines = await _moving(tx, asking, stored)
         return cls(stored, lines, tx.now)
 
     @classmethod
@@ -146,10 +145,32 @@ async def put_new(tx: Tx, tasks: Mapping[str, Task]) -> dict[str, Task]:
     return {task.id: tx.put(task) for task in admitted}
 
 
-async def _gates_of(tx: Tx, tasks: Sequence[Task]) -> dict[str, Gate]:
+async def _moving(
+    tx: Tx, tasks: Sequence[Task], locked: Mapping[str, Gate] | None = None
+) -> tuple[dict[str, Gate], dict[str, list[Task]]]:
+    """The gates of these tasks, who is next in the lines that move up, and their gates, too. Nothing is locked, unless
+    gates are given that are: then the others of those in line are."""
+    lock = locked is not None
+    gates = await _gates_of(tx, tasks, lock=False) if locked is None else dict(locked)
+    lines = await _moving_lines(tx, gates, tasks)
+    gates |= await _missing_gates(tx, gates, lines, lock=lock)
+    may_wait = [id for id, line in lines.items() if any(_rated_kind(gates, task) for task in line)]
+    if may_wait:
+        lines |= await first_in_lines(tx, may_wait, AHEAD + max(len(lines[id]) for id in may_wait))
+        gates |= await _missing_gates(tx, gates, lines, lock=lock)
+    return gates, lines
+
+
+async def _locked(tx: Tx, seen: Mapping[str, Gate]) -> dict[str, Gate]:
+    """The same gates as they are now. All are locked at once, in the order of their ids: those of who is in line,
+    too, else two works that each have one that the other needs would wait for each other."""
+    return dict(seen) | await tx.get_many(Gate, seen, lock=True)
+
+
+async def _gates_of(tx: Tx, tasks: Sequence[Task], *, lock: bool = True) -> dict[str, Gate]:
     """The gates of these tasks. One that nobody has used, or not for long, has no record: it follows from the limit."""
     wanted = {id for task in tasks for id in task.gates}
-    stored = await tx.get_many(Gate, wanted, lock=True)
+    stored = await tx.get_many(Gate, wanted, lock=lock)
     if stored.keys() == wanted:
         return stored
     tenants = await tx.get_many(Tenant, {task.tenant for task in tasks})
@@ -162,11 +183,11 @@ async def _gates_of(tx: Tx, tasks: Sequence[Task]) -> dict[str, Gate]:
 
 
 async def _missing_gates(
-    tx: Tx, stored: Mapping[str, Gate], lines: Mapping[str, list[Task]]
+    tx: Tx, stored: Mapping[str, Gate], lines: Mapping[str, list[Task]], *, lock: bool = True
 ) -> dict[str, Gate]:
     """Those of the gates of who is in line that are not known yet."""
     missing = [task for line in lines.values() for task in line if not stored.keys() >= set(task.gates)]
-    return await _gates_of(tx, missing) if missing else {}
+    return await _gates_of(tx, missing, lock=lock) if missing else {}
 
 
 def _rated_kind(gates: Mapping[str, Gate], task: Task) -> Gate | None:
