@@ -76,6 +76,25 @@ async def test_an_input_that_cannot_stand_there_fails_for_good(
     assert not server.asked
 
 
+async def test_private_addresses_are_refused_after_a_redirect(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "is_public", lambda address: address == "127.0.0.1")
+    worker = rota.Worker(bench.queue)
+    async with Misbehaving().listening() as server:
+        place = f"http://127.0.0.2:{server.port}/"
+        server.answers["/go"] = f"HTTP/1.1 302 There\r\nLocation: {place}\r\n\r\n".encode()
+        made = await bench.queue.create_template(
+            None, runtime="http", command=f"{server.url}/go", max_retries=3
+        )
+        task = await bench.queue.execute_template(made.id)
+        await worker.run_once()
+        done = await bench.queue.get(task.id)
+    await worker.tasks.runtimes.close()
+    assert str(done.error).startswith("AddressRefused: 127.0.0.2 is at 127.0.0.2, ")
+    assert [each.path for each in server.asked] == ["/go"]
+
+
 @pytest.mark.parametrize("status", [200, 201, 204, 299])
 async def test_2xx_is_a_success(bench: Bench, status: int) -> None:
     async with Misbehaving().listening() as server:
