@@ -226,12 +226,15 @@ async def test_an_update_refuses_what_does_not_fit(world: World) -> None:
     await world.queue.create_template("t", "work")
     await world.queue.create_schedule("s", target=TEMPLATE, cron="0 * * * *")
     await world.queue.create_schedule("w", target=FLOW, cron="0 * * * *")
-    refused: list[tuple[str, dict[str, Any]]] = [("s", {"priority": 7}), ("w", {"task_type": "work"})]
-    for key, change in refused:
+    refused: list[tuple[str, dict[str, Any], str]] = [
+        ("s", {"priority": 7}, "a schedule that runs a template"),
+        ("w", {"task_type": "work"}, "this schedule runs a workflow"),
+    ]
+    for key, change, whose in refused:
         with pytest.raises(rota.Invalid) as caught:
             await world.queue.update_schedule(key, **change)
         check_sentence(caught.value, next(iter(change)))
-        assert "Target" in str(caught.value)
+        assert whose in str(caught.value)
     assert (await world.queue.update_schedule("w", priority=7)).target == rota.WorkflowTarget(
         kind="flow", priority=7
     )
