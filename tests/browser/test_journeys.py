@@ -356,7 +356,7 @@ def test_long_lists_of_schedules_tasks_and_tenants_are_walked(page: Page) -> Non
             page.goto(f"{served.url}/ui/default/{place}")
             seen: list[str] = []
             while True:
-                seen += [str(each.get_attribute("href")) for each in page.locator(f"#list {link}").all()]
+                seen += page.locator(f"#list {link}").evaluate_all("all => all.map(each => each.href)")
                 following = page.locator("a[rel=next]")
                 if following.count() == 0:
                     break
