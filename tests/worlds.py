@@ -169,3 +169,26 @@ def play(
             await store.close()
 
     testing.run(main, start=start)
+
+
+class Stubborn:
+    """Has a handler, or a step, that goes on for a while, whoever cancels it, and knows when it ran."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world = world
+        self._seconds = seconds
+        self._now = 0
+        self.most = 0
+        self.began: list[timedelta] = []
+
+    async def handle(self) -> None:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        began = self._world.clock.now()
+        self.began.append(began - START)
+        while (left := self._seconds - (self._world.clock.now() - began).total_seconds()) > 0:
+            try:
+                await asyncio.sleep(left)
+            except asyncio.CancelledError:
+                continue
+        self._now -= 1

@@ -18,32 +18,9 @@ from rota.domain.task import Completed, Failed
 from rota.engine.commands import Result, settle_tasks
 from rota.engine.observe.telemetry import LeaseLost
 from rota.stores.base import PLAIN_COMMIT, CommitOptions, Work
-from worlds import MINUTE, SECOND, START, World
+from worlds import MINUTE, SECOND, START, Stubborn, World
 
 AT_ONCE = rota.RetryPolicy(initial=timedelta(0))
-
-
-class Stubborn:
-    """Has a handler that goes on for a while, whoever cancels it, and knows when it ran."""
-
-    def __init__(self, world: World, seconds: float) -> None:
-        self._world = world
-        self._seconds = seconds
-        self._now = 0
-        self.most = 0
-        self.began: list[timedelta] = []
-
-    async def handle(self) -> None:
-        self._now += 1
-        self.most = max(self.most, self._now)
-        began = self._world.clock.now()
-        self.began.append(began - START)
-        while (left := self._seconds - (self._world.clock.now() - began).total_seconds()) > 0:
-            try:
-                await asyncio.sleep(left)
-            except asyncio.CancelledError:
-                continue
-        self._now -= 1
 
 
 async def test_a_retry_waits_until_the_attempt_before_it_has_ended(world: World) -> None:

@@ -10,32 +10,9 @@ import pytest
 
 import rota
 from rota import TaskStatus
-from worlds import MINUTE, SECOND, START, World
+from worlds import MINUTE, SECOND, START, Stubborn, World
 
 AT_ONCE = rota.RetryPolicy(initial=timedelta(0))
-
-
-class Stubborn:
-    """A step that goes on for a while, whoever cancels it, and knows when it ran."""
-
-    def __init__(self, world: World, seconds: float) -> None:
-        self._world = world
-        self._seconds = seconds
-        self._now = 0
-        self.most = 0
-        self.began: list[timedelta] = []
-
-    async def step(self) -> None:
-        self._now += 1
-        self.most = max(self.most, self._now)
-        began = self._world.clock.now()
-        self.began.append(began - START)
-        while (left := self._seconds - (self._world.clock.now() - began).total_seconds()) > 0:
-            try:
-                await asyncio.sleep(left)
-            except asyncio.CancelledError:
-                continue
-        self._now -= 1
 
 
 @pytest.mark.parametrize("beside", [0, 200])
@@ -45,13 +22,13 @@ async def test_a_second_try_waits_for_the_end_of_the_first(world: World, beside:
 
     @world.app.workflow("flow", max_retries=0)
     async def flow(ctx: rota.Workflow) -> None:
-        trying = ctx.step(stubborn.step, timeout=1, retries=1, retry_policy=AT_ONCE)
+        trying = ctx.step(stubborn.handle, timeout=1, retries=1, retry_policy=AT_ONCE)
         await asyncio.gather(trying, ctx.step(asyncio.sleep, beside))
 
     task = await world.queue.start_workflow("flow")
     async with world.running():
         await world.at(20 * SECOND)
-        tried = next(step for step in await world.queue.steps(task.id) if step.key == "step")
+        tried = next(step for step in await world.queue.steps(task.id) if step.key == "handle")
         assert "and still runs: this worker starts no other attempt before it has ended" in str(tried.error)
         done = await world.queue.wait(task.id)
     assert (done.status, stubborn.most) == (TaskStatus.FAILED, 1)
@@ -64,7 +41,7 @@ async def test_a_run_goes_on_beside_a_step_that_is_not_tried_again(world: World)
     @world.app.workflow("flow")
     async def flow(ctx: rota.Workflow) -> str:
         try:
-            await ctx.step(stubborn.step, timeout=1, retries=0)
+            await ctx.step(stubborn.handle, timeout=1, retries=0)
         except rota.StepFailed:
             await ctx.sleep(10)
         return "went on"
