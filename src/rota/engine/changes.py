@@ -46,7 +46,7 @@ from ..domain.model import (
     Tenant,
 )
 from ..domain.workflow import Step, StepKind
-from ..stores.base import Store, Tx, Work
+from ..stores.base import Store, Tx
 from ..stores.queries import (
     Cursor,
     EndedRuns,
@@ -58,6 +58,7 @@ from ..stores.queries import (
     TaskList,
     UpdatedSteps,
 )
+from .work import as_work
 
 __all__ = [
     "LIMIT",
@@ -283,13 +284,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     marks: dict[str, Mark] | None = None
 
 
-def changes_since(tenant: str, *asks: Ask) -> Work[list[Found]]:
+@as_work
+async def changes_since(tx: Tx, tenant: str, *asks: Ask) -> list[Found]:
     """An answer to each, from the same snapshot."""
-
-    async def work(tx: Tx) -> list[Found]:
-        return [await _answer(tx, tenant, ask) for ask in asks]
-
-    return work
+    return [await _answer(tx, tenant, ask) for ask in asks]
 
 
 async def _answer(tx: Tx, tenant: str, ask: Ask) -> Found:

@@ -1,8 +1,8 @@
 """Every write of the product, each as a `work(tx)` for `store.transact`: it reads, asks the domain, and puts.
 
 Begin with `tick` (what time does to schedules) and `tasks`; `ending` has what follows from the end of a task. A
-command is a function that returns the work. Ids that the work needs are made before it runs, so that running it again,
-after a conflict or after an answer that was lost, does the same thing and not another.
+command is a function that returns the work (`as_work`). Ids that the work needs are made before it runs, so that
+running it again, after a conflict or after an answer that was lost, does the same thing and not another.
 """
 
 from .alarms import (

@@ -32,7 +32,7 @@ from ...domain.model import (
 )
 from ...domain.schedule import watching
 from ...domain.serving import is_on_time, silent_scheduler
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import (
     AlarmList,
     Cursor,
@@ -47,6 +47,7 @@ from ...stores.queries import (
     UntoldAlarms,
     WatchedSchedules,
 )
+from ..work import as_work
 from .serving import every_node
 from .shared import LIVE_AT_MOST, audit
 from .tenants import find_tenant
@@ -113,45 +114,39 @@ async def find_stuck(tx: Tx, limit: int) -> Stuck:
     )
 
 
-def look_for_alarms(limit: int, kept: timedelta) -> Work[Looked]:
+@as_work
+async def look_for_alarms(tx: Tx, limit: int, kept: timedelta) -> Looked:
     """Judge the schedules whose next look is due, at most `limit`. `kept` is how long rows are kept."""
-
-    async def work(tx: Tx) -> Looked:
-        due = await tx.find(WatchedSchedules(at=tx.now), limit, lock=True)
-        if not due:
-            [first] = [each.watch_at for each in await tx.find(WatchedSchedules(at=None), 1)] or [None]
-            return Looked(next_in=None if first is None else first - tx.now)
-        verdicts = await _judged(tx, due, kept, frozenset())
-        alarms = [_put(tx, each) for verdict in verdicts for each in verdict.alarms]
-        for before, verdict in zip(due, verdicts, strict=True):
-            tx.put(verdict.schedule, was=before)
-        return Looked(number=len(due), alarms=alarms)
-
-    return work
+    due = await tx.find(WatchedSchedules(at=tx.now), limit, lock=True)
+    if not due:
+        [first] = [each.watch_at for each in await tx.find(WatchedSchedules(at=None), 1)] or [None]
+        return Looked(next_in=None if first is None else first - tx.now)
+    verdicts = await _judged(tx, due, kept, frozenset())
+    alarms = [_put(tx, each) for verdict in verdicts for each in verdict.alarms]
+    for before, verdict in zip(due, verdicts, strict=True):
+        tx.put(verdict.schedule, was=before)
+    return Looked(number=len(due), alarms=alarms)
 
 
-def scan_ledger(after: Cursor | None, limit: int, kept: timedelta, seen: Collection[str]) -> Work[Scanned]:
+@as_work
+async def scan_ledger(
+    tx: Tx, after: Cursor | None, limit: int, kept: timedelta, seen: Collection[str]
+) -> Scanned:
     """Judge one page of all active schedules, and those that are overdue and were (`seen`) at the last scan. Only what
     changes is written. Alarms of schedules that are gone are over."""
-
-    async def work(tx: Tx) -> Scanned:
-        page = await tx.find(ScheduleList(tenant=None, status=_ACTIVE, after=after), limit)
-        late = [
-            each for each in await tx.find(DueSchedules(at=tx.now - alarm.PATIENCE), limit) if each.enabled
-        ]
-        overdue = frozenset(each.id for each in late)
-        schedules = list({each.id: each for each in (*page, *late)}.values())
-        verdicts = await _judged(tx, schedules, kept, overdue & frozenset(seen))
-        changed = [each for each in verdicts if each.alarms]
-        gone = await _of_gone(tx)
-        for verdict in changed:
-            tx.put(verdict.schedule)
-        alarms = [_put(tx, each) for each in (*(new for each in changed for new in each.alarms), *gone)]
-        last = page[-1] if len(page) == limit else None
-        following = None if last is None else Cursor(at=last.created_at, id=last.id)
-        return Scanned(alarms=alarms, after=following, overdue=overdue)
-
-    return work
+    page = await tx.find(ScheduleList(tenant=None, status=_ACTIVE, after=after), limit)
+    late = [each for each in await tx.find(DueSchedules(at=tx.now - alarm.PATIENCE), limit) if each.enabled]
+    overdue = frozenset(each.id for each in late)
+    schedules = list({each.id: each for each in (*page, *late)}.values())
+    verdicts = await _judged(tx, schedules, kept, overdue & frozenset(seen))
+    changed = [each for each in verdicts if each.alarms]
+    gone = await _of_gone(tx)
+    for verdict in changed:
+        tx.put(verdict.schedule)
+    alarms = [_put(tx, each) for each in (*(new for each in changed for new in each.alarms), *gone)]
+    last = page[-1] if len(page) == limit else None
+    following = None if last is None else Cursor(at=last.created_at, id=last.id)
+    return Scanned(alarms=alarms, after=following, overdue=overdue)
 
 
 def _put(tx: Tx, new: Alarm) -> Alarm:
@@ -170,51 +165,44 @@ class FleetLook(msgspec.Struct, frozen=True, kw_only=True):
     teller: str | None
 
 
-def check_fleet() -> Work[FleetLook]:
+@as_work
+async def check_fleet(tx: Tx) -> FleetLook:
     """Whether a scheduler is alive if one is needed, and whether anybody takes, takes back and marks tasks."""
-
-    async def work(tx: Tx) -> FleetLook:
-        nodes = await every_node(tx)
-        found = await _fleet_findings(tx, nodes)
-        recent = await tx.find(AlarmList(tenant=tenants.EVERY_TENANT, subject_id=alarm.FLEET), RECENT)
-        known = [each for each in recent if each.is_open]
-        subject = (alarm.FLEET, alarm.FLEET, "the fleet")
-        mark = recent[0].id if recent else ""  # the next alarm follows the last, whoever raises it
-        changed = alarm.merged(found, known, tenants.EVERY_TENANT, subject, mark, tx.now)
-        telling = (each for each in nodes if "heartbeats" in each.roles and is_on_time(each, tx.now))
-        teller = next((each.id for each in telling), None)
-        return FleetLook(alarms=[_put(tx, each) for each in changed], is_well=not found, teller=teller)
-
-    return work
+    nodes = await every_node(tx)
+    found = await _fleet_findings(tx, nodes)
+    recent = await tx.find(AlarmList(tenant=tenants.EVERY_TENANT, subject_id=alarm.FLEET), RECENT)
+    known = [each for each in recent if each.is_open]
+    subject = (alarm.FLEET, alarm.FLEET, "the fleet")
+    mark = recent[0].id if recent else ""  # the next alarm follows the last, whoever raises it
+    changed = alarm.merged(found, known, tenants.EVERY_TENANT, subject, mark, tx.now)
+    telling = (each for each in nodes if "heartbeats" in each.roles and is_on_time(each, tx.now))
+    teller = next((each.id for each in telling), None)
+    return FleetLook(alarms=[_put(tx, each) for each in changed], is_well=not found, teller=teller)
 
 
-def set_alarm_rules(tenant: str, tag: str, rules: AlarmRules | None, actor: str) -> Work[Tenant]:
+@as_work
+async def set_alarm_rules(tx: Tx, tenant: str, tag: str, rules: AlarmRules | None, actor: str) -> Tenant:
     """The rules of all schedules whose target has the tag; None: it has none any more. `look_soon_at_tagged` applies
     them to those that are there."""
-
-    async def work(tx: Tx) -> Tenant:
-        old = await find_tenant(tx, tenant)
-        others = {name: each for name, each in old.alarm_rules.items() if name != tag}
-        new = replace(old, alarm_rules=others if rules is None else {**others, tag: rules})
-        if new == old:
-            return old
-        changed = tx.put(new)
-        audit(tx, "alarmed", actor, None if old.version == 0 else old, changed, f"tag {tag}")
-        return changed
-
-    return work
+    old = await find_tenant(tx, tenant)
+    others = {name: each for name, each in old.alarm_rules.items() if name != tag}
+    new = replace(old, alarm_rules=others if rules is None else {**others, tag: rules})
+    if new == old:
+        return old
+    changed = tx.put(new)
+    audit(tx, "alarmed", actor, None if old.version == 0 else old, changed, f"tag {tag}")
+    return changed
 
 
-def look_soon_at_tagged(tenant: str, tag: str, after: Cursor | None, limit: int) -> Work[Cursor | None]:
+@as_work
+async def look_soon_at_tagged(
+    tx: Tx, tenant: str, tag: str, after: Cursor | None, limit: int
+) -> Cursor | None:
     """Let one page of the schedules with the tag be looked at soon; where the next page begins."""
-
-    async def work(tx: Tx) -> Cursor | None:
-        page = await tx.find(ScheduleList(tenant=tenant, tag=tag, after=after), limit)
-        for each in page:
-            tx.put(watching.look_soon(each, tx.now), was=each)
-        return Cursor(at=page[-1].created_at, id=page[-1].id) if len(page) == limit else None
-
-    return work
+    page = await tx.find(ScheduleList(tenant=tenant, tag=tag, after=after), limit)
+    for each in page:
+        tx.put(watching.look_soon(each, tx.now), was=each)
+    return Cursor(at=page[-1].created_at, id=page[-1].id) if len(page) == limit else None
 
 
 class ClaimedNotices(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,47 +212,39 @@ class ClaimedNotices(msgspec.Struct, frozen=True, kw_only=True):
     next_in: timedelta | None = None
 
 
-def claim_notices(per_hour: int) -> Work[ClaimedNotices]:
+@as_work
+async def claim_notices(tx: Tx, per_hour: int) -> ClaimedNotices:
     """Take the notices that are due, so that no other node sends them, unless this hour has had its messages."""
-
-    async def work(tx: Tx) -> ClaimedNotices:
-        [first] = [each.tell_at for each in await tx.find(UntoldAlarms(at=None), 1)] or [None]
-        if first is None:
-            return ClaimedNotices()
-        if first + notices.GATHERED_FOR > tx.now:
-            return ClaimedNotices(next_in=first + notices.GATHERED_FOR - tx.now)
-        hour = tx.now.replace(minute=0, second=0, microsecond=0)
-        id = derived_id("notices", hour)
-        sent = await tx.get(Receipt, id) or Receipt(
-            id=id, tenant=tenants.EVERY_TENANT, at=tx.now, fingerprint="notices", status=200, answer=0
-        )
-        if sent.answer >= per_hour:
-            return ClaimedNotices(next_in=hour + timedelta(hours=1) - tx.now)
-        due = await tx.find(UntoldAlarms(at=tx.now), NOTICES_AT_ONCE, lock=True)
-        wanted = [each for each in due if not notices.is_stale(each, tx.now)]
-        for each in due:
-            if each not in wanted:
-                tx.put(replace(each, tell_at=None))
-        if wanted:
-            tx.put(replace(sent, at=tx.now, answer=sent.answer + 1))
-        return ClaimedNotices(
-            alarms=[tx.put(notices.claimed(each, tx.now)) for each in wanted], next_in=_SOON
-        )
-
-    return work
+    [first] = [each.tell_at for each in await tx.find(UntoldAlarms(at=None), 1)] or [None]
+    if first is None:
+        return ClaimedNotices()
+    if first + notices.GATHERED_FOR > tx.now:
+        return ClaimedNotices(next_in=first + notices.GATHERED_FOR - tx.now)
+    hour = tx.now.replace(minute=0, second=0, microsecond=0)
+    id = derived_id("notices", hour)
+    sent = await tx.get(Receipt, id) or Receipt(
+        id=id, tenant=tenants.EVERY_TENANT, at=tx.now, fingerprint="notices", status=200, answer=0
+    )
+    if sent.answer >= per_hour:
+        return ClaimedNotices(next_in=hour + timedelta(hours=1) - tx.now)
+    due = await tx.find(UntoldAlarms(at=tx.now), NOTICES_AT_ONCE, lock=True)
+    wanted = [each for each in due if not notices.is_stale(each, tx.now)]
+    for each in due:
+        if each not in wanted:
+            tx.put(replace(each, tell_at=None))
+    if wanted:
+        tx.put(replace(sent, at=tx.now, answer=sent.answer + 1))
+    return ClaimedNotices(alarms=[tx.put(notices.claimed(each, tx.now)) for each in wanted], next_in=_SOON)
 
 
-def record_notices(alarms: Sequence[Alarm], told: Sequence[str], wanted: Sequence[str]) -> Work[None]:
+@as_work
+async def record_notices(tx: Tx, alarms: Sequence[Alarm], told: Sequence[str], wanted: Sequence[str]) -> None:
     """Write down who was told. An alarm that has changed since is told of again."""
-
-    async def work(tx: Tx) -> None:
-        stored = await tx.get_many(Alarm, [each.id for each in alarms])
-        for sent in alarms:
-            known = stored.get(sent.id)
-            if known is not None and known.version == sent.version:
-                tx.put(notices.recorded(known, told, wanted, tx.now))
-
-    return work
+    stored = await tx.get_many(Alarm, [each.id for each in alarms])
+    for sent in alarms:
+        known = stored.get(sent.id)
+        if known is not None and known.version == sent.version:
+            tx.put(notices.recorded(known, told, wanted, tx.now))
 
 
 async def _judged(

@@ -25,14 +25,17 @@ from ...domain.model import (
     Template,
 )
 from ...domain.schedule import backfill, run
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import RunList
+from ..work import as_work
 from .shared import audit, find_schedule, limits_of
 
 __all__ = ["NOT_FILLED", "Filled", "Fillings", "Situation", "begin_backfill", "cancel_backfill"]
 
 
-def begin_backfill(
+@as_work
+async def begin_backfill(
+    tx: Tx,
     id: str,
     tenant: str,
     key: str,
@@ -43,43 +46,36 @@ def begin_backfill(
     actor: str,
     *,
     dry_run: bool = False,
-) -> Work[Backfill]:
+) -> Backfill:
     """The backfill as it begins; of a dry run, as it would end: nothing is written."""
-
-    async def work(tx: Tx) -> Backfill:
-        await limits_of(tx, tenant)
-        old = await find_schedule(tx, tenant, key)
-        if old.backfill is not None and old.backfill.id == id:
-            return old.backfill
-        new = backfill.begin(id, old, start, end, policy, at_most, tx.now, actor)
-        if dry_run:
-            rows = await tx.find(RunList(schedule_id=old.id, since=new.start, until=new.end), 2 * new.total)
-            times = {run.run_id(old, row.scheduled_at) for row in rows if row.status is not RunStatus.SKIPPED}
-            passed = sum(row.id in times for row in rows)
-            return replace(new, passed=passed, started=new.total - passed)
-        words = f"{new.total:,} times from {new.start.isoformat()} to {new.end.isoformat()}"
-        changed = replace(old, backfill=new, updated_at=tx.now, updated_by=actor)
-        audit(tx, "backfilled", actor, old, tx.put(backfill.awake(changed, tx.now)), words)
-        return new
-
-    return work
+    await limits_of(tx, tenant)
+    old = await find_schedule(tx, tenant, key)
+    if old.backfill is not None and old.backfill.id == id:
+        return old.backfill
+    new = backfill.begin(id, old, start, end, policy, at_most, tx.now, actor)
+    if dry_run:
+        rows = await tx.find(RunList(schedule_id=old.id, since=new.start, until=new.end), 2 * new.total)
+        times = {run.run_id(old, row.scheduled_at) for row in rows if row.status is not RunStatus.SKIPPED}
+        passed = sum(row.id in times for row in rows)
+        return replace(new, passed=passed, started=new.total - passed)
+    words = f"{new.total:,} times from {new.start.isoformat()} to {new.end.isoformat()}"
+    changed = replace(old, backfill=new, updated_at=tx.now, updated_by=actor)
+    audit(tx, "backfilled", actor, old, tx.put(backfill.awake(changed, tx.now)), words)
+    return new
 
 
-def cancel_backfill(tenant: str, key: str, actor: str) -> Work[Backfill]:
+@as_work
+async def cancel_backfill(tx: Tx, tenant: str, key: str, actor: str) -> Backfill:
     """What was started goes on. One that has ended stays as it is."""
-
-    async def work(tx: Tx) -> Backfill:
-        old = await find_schedule(tx, tenant, key)
-        if old.backfill is None:
-            raise NotFound("backfill", key)
-        new = backfill.cancel(old.backfill, tx.now, f"cancelled by {actor}")
-        if new is not old.backfill:
-            words = f"after {new.started:,} of {new.total:,} times"
-            changed = backfill.own_times(replace(old, backfill=new, updated_at=tx.now, updated_by=actor))
-            audit(tx, "backfill cancelled", actor, old, tx.put(changed), words)
-        return new
-
-    return work
+    old = await find_schedule(tx, tenant, key)
+    if old.backfill is None:
+        raise NotFound("backfill", key)
+    new = backfill.cancel(old.backfill, tx.now, f"cancelled by {actor}")
+    if new is not old.backfill:
+        words = f"after {new.started:,} of {new.total:,} times"
+        changed = backfill.own_times(replace(old, backfill=new, updated_at=tx.now, updated_by=actor))
+        audit(tx, "backfill cancelled", actor, old, tx.put(changed), words)
+    return new
 
 
 class Fillings:

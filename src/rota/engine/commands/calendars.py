@@ -13,6 +13,7 @@ from ...domain.schedule import calendars as rules
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, ScheduleList
+from ..work import as_work
 from .schedules import write_planned
 from .shared import audit, find_calendar, limits_of, sets_named
 
@@ -25,42 +26,37 @@ __all__ = [
 PAGE = 10_000
 
 
-def create_calendar(tenant: str, name: str, fields: Mapping[str, Any], actor: str) -> Work[Calendar]:
-    async def work(tx: Tx) -> Calendar:
-        await limits_of(tx, tenant)
-        new = rules.create(name, fields, tenant=tenant, now=tx.now, actor=actor)
-        old = await tx.get(Calendar, new.id)
-        if old is not None and rules.edit(old, fields, tx.now, actor) is old:
-            return old  # the same again, or an answer was lost
-        if old is not None:
-            raise Refused("calendar_exists", calendar=name)
-        created = tx.put(new)
-        audit(tx, "created", actor, None, created)
-        return created
-
-    return work
+@as_work
+async def create_calendar(tx: Tx, tenant: str, name: str, fields: Mapping[str, Any], actor: str) -> Calendar:
+    await limits_of(tx, tenant)
+    new = rules.create(name, fields, tenant=tenant, now=tx.now, actor=actor)
+    old = await tx.get(Calendar, new.id)
+    if old is not None and rules.edit(old, fields, tx.now, actor) is old:
+        return old  # the same again, or an answer was lost
+    if old is not None:
+        raise Refused("calendar_exists", calendar=name)
+    created = tx.put(new)
+    audit(tx, "created", actor, None, created)
+    return created
 
 
-def edit_calendar(
-    tenant: str, name: str, changes: Mapping[str, Any], actor: str, version: int | None = None
-) -> Work[Calendar]:
+@as_work
+async def edit_calendar(
+    tx: Tx, tenant: str, name: str, changes: Mapping[str, Any], actor: str, version: int | None = None
+) -> Calendar:
     """Change the fields that are named, and plan the schedules that name it anew. With `version`, only if nobody else
     changed it since."""
-
-    async def work(tx: Tx) -> Calendar:
-        await limits_of(tx, tenant)
-        old = await find_calendar(tx, tenant, name)
-        if version is not None and version != old.version:
-            raise Refused("stale_version", record="calendar", id=name, found=old.version, expected=version)
-        new = rules.edit(old, changes, tx.now, actor)
-        if new is old:
-            return old
-        await _govern(tx, new, actor)
-        stored = tx.put(new)
-        audit(tx, "updated", actor, old, stored)
-        return stored
-
-    return work
+    await limits_of(tx, tenant)
+    old = await find_calendar(tx, tenant, name)
+    if version is not None and version != old.version:
+        raise Refused("stale_version", record="calendar", id=name, found=old.version, expected=version)
+    new = rules.edit(old, changes, tx.now, actor)
+    if new is old:
+        return old
+    await _govern(tx, new, actor)
+    stored = tx.put(new)
+    audit(tx, "updated", actor, old, stored)
+    return stored
 
 
 async def _govern(tx: Tx, calendar: Calendar, actor: str) -> None:

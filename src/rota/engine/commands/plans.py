@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from ...domain.errors import Refused
 from ...domain.model import Calendar, Event, Schedule, Template, TemplateTarget
 from ...domain.plan import Action, Item, Plan, Stored, as_applied, naming
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
+from ..work import as_work
 from .schedules import write_planned
 from .serving import check_shell
 from .shared import audit, find_schedule, limits_of
@@ -25,13 +26,10 @@ _PLANNED = ("schedule", "template", "calendar")
 _ACTIONS = {Action.CREATED: "created", Action.CHANGED: "updated", Action.UNCHANGED: "adopted"}
 
 
-def read_stored(tenant: str, keys: Sequence[str] | None = None) -> Work[tuple[Stored, datetime]]:
+@as_work
+async def read_stored(tx: Tx, tenant: str, keys: Sequence[str] | None = None) -> tuple[Stored, datetime]:
     """All that a plan may touch, or these schedules and the templates that they run; and the time."""
-
-    async def work(tx: Tx) -> tuple[Stored, datetime]:
-        return await (_stored(tx, tenant) if keys is None else _named(tx, tenant, keys)), tx.now
-
-    return work
+    return await (_stored(tx, tenant) if keys is None else _named(tx, tenant, keys)), tx.now
 
 
 async def _named(tx: Tx, tenant: str, keys: Sequence[str]) -> Stored:
@@ -48,38 +46,35 @@ async def _named(tx: Tx, tenant: str, keys: Sequence[str]) -> Stored:
     )
 
 
-def apply_plan(
-    tenant: str, make: MakePlan, actor: str, at: datetime | None = None, token: str | None = None
-) -> Work[Plan]:
+@as_work
+async def apply_plan(
+    tx: Tx, tenant: str, make: MakePlan, actor: str, at: datetime | None = None, token: str | None = None
+) -> Plan:
     """Do what a plan says: all of it, or nothing. With the time and the token of one that was made before, only if it
     still says the same; or if nothing is left to do, as after an answer that was lost."""
-
-    async def work(tx: Tx) -> Plan:
-        _check_age(at, tx.now)
-        stored = await _stored(tx, tenant, lock=True)
-        plan = make(stored, tx.now if at is None else at)
-        if at is not None and token is not None and token != plan.token and plan.changes:
-            raise Refused("plan_outdated", changed=await _changed_since(tx, tenant, at))
-        planned = []
-        for item in plan.schedules:
-            with naming("schedule", item.name):
-                new = as_applied(item, plan.at, tx.now)
-            if new is not None and new is not item.old:
-                planned.append((item.old, new, _action(item), new.pause_note or ""))
-        for template in plan.templates:
-            had = None if template.old is None else template.old.command
-            if template.new is not None and template.new.command != had:
-                await check_shell(tx, template.new)
-        await write_planned(tx, stored.limits, planned, actor)
-        for calendar in plan.calendars:
-            if calendar.new is not None and calendar.new is not calendar.old:
-                audit(tx, _ACTIONS[calendar.action], actor, calendar.old, tx.put(calendar.new))
-        for template in plan.templates:
-            if template.new is not None and template.new is not template.old:
-                audit(tx, _ACTIONS[template.action], actor, template.old, tx.put(template.new))
-        return plan
-
-    return work
+    _check_age(at, tx.now)
+    stored = await _stored(tx, tenant, lock=True)
+    plan = make(stored, tx.now if at is None else at)
+    if at is not None and token is not None and token != plan.token and plan.changes:
+        raise Refused("plan_outdated", changed=await _changed_since(tx, tenant, at))
+    planned = []
+    for item in plan.schedules:
+        with naming("schedule", item.name):
+            new = as_applied(item, plan.at, tx.now)
+        if new is not None and new is not item.old:
+            planned.append((item.old, new, _action(item), new.pause_note or ""))
+    for template in plan.templates:
+        had = None if template.old is None else template.old.command
+        if template.new is not None and template.new.command != had:
+            await check_shell(tx, template.new)
+    await write_planned(tx, stored.limits, planned, actor)
+    for calendar in plan.calendars:
+        if calendar.new is not None and calendar.new is not calendar.old:
+            audit(tx, _ACTIONS[calendar.action], actor, calendar.old, tx.put(calendar.new))
+    for template in plan.templates:
+        if template.new is not None and template.new is not template.old:
+            audit(tx, _ACTIONS[template.action], actor, template.old, tx.put(template.new))
+    return plan
 
 
 def _action(item: Item[Schedule]) -> str:

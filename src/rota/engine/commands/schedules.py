@@ -31,8 +31,9 @@ from ...domain.model import (
 from ...domain.recurrence import Covered, Timing
 from ...domain.schedule import after, backfill, calendars, definition, run, spread, watching
 from ...domain.template import check_runs, known_target
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import RunList, ScheduleByKey, SchedulesByKeys
+from ..work import as_work
 from .buffer import Buffers
 from .chains import Chains, linked_causes
 from .gates import put_new
@@ -70,54 +71,53 @@ __all__ = [
 ]
 
 
-def create_schedule(
-    id: str, tenant: str, key: str, timing: Timing, target: Target, fields: Mapping[str, Any], actor: str
-) -> Work[Schedule]:
-    async def work(tx: Tx) -> Schedule:
-        limits = await limits_of(tx, tenant)
-        again = await tx.get(Schedule, id)
-        if again is not None:
-            return again
-        made = Declared(id=id, key=key, timing=timing, target=target, fields=fields)
-        new = await _created(tx, tenant, made, limits, actor)
-        await _check_shell(tx, None, new)
-        return (await _write(tx, limits, [_Change(None, new, "created")], actor))[0]
+@as_work
+async def create_schedule(
+    tx: Tx,
+    id: str,
+    tenant: str,
+    key: str,
+    timing: Timing,
+    target: Target,
+    fields: Mapping[str, Any],
+    actor: str,
+) -> Schedule:
+    limits = await limits_of(tx, tenant)
+    again = await tx.get(Schedule, id)
+    if again is not None:
+        return again
+    made = Declared(id=id, key=key, timing=timing, target=target, fields=fields)
+    new = await _created(tx, tenant, made, limits, actor)
+    await _check_shell(tx, None, new)
+    return await _write_one(tx, limits, _Change(None, new, "created"), actor)
 
-    return work
 
-
-def create_schedules(tenant: str, made: Sequence[Declared], actor: str) -> Work[list[Schedule]]:
+@as_work
+async def create_schedules(tx: Tx, tenant: str, made: Sequence[Declared], actor: str) -> list[Schedule]:
     """Create all of them or none. An error names the schedule."""
-
-    async def work(tx: Tx) -> list[Schedule]:
-        limits = await limits_of(tx, tenant)
-        again = await tx.get_many(Schedule, [each.id for each in made])
-        if again:
-            return [again[each.id] for each in made]
-        changes = []
-        for each in made:
-            with naming_schedule(each.key), each.in_words():
-                new = await _created(tx, tenant, each, limits, actor)
-                await _check_shell(tx, None, new)
-            changes.append(_Change(None, new, "created"))
-        return await _write(tx, limits, changes, actor)
-
-    return work
+    limits = await limits_of(tx, tenant)
+    again = await tx.get_many(Schedule, [each.id for each in made])
+    if again:
+        return [again[each.id] for each in made]
+    changes = []
+    for each in made:
+        with naming_schedule(each.key), each.in_words():
+            new = await _created(tx, tenant, each, limits, actor)
+            await _check_shell(tx, None, new)
+        changes.append(_Change(None, new, "created"))
+    return await _write(tx, limits, changes, actor)
 
 
-def plan_new_schedule(
-    tenant: str, key: str, timing: Timing, target: Target, fields: Mapping[str, Any], actor: str
-) -> Work[plan.Plan]:
+@as_work
+async def plan_new_schedule(
+    tx: Tx, tenant: str, key: str, timing: Timing, target: Target, fields: Mapping[str, Any], actor: str
+) -> plan.Plan:
     """What `create_schedule` would do. Only read: nothing is written."""
-
-    async def work(tx: Tx) -> plan.Plan:
-        made = Declared(id=derived_id("plan", key), key=key, timing=timing, target=target, fields=fields)
-        new = await _created(tx, tenant, made, await limits_of(tx, tenant), actor)
-        await _check_shell(tx, None, new)
-        item = plan.Item(name=key, action=plan.Action.CREATED, old=None, new=new)
-        return plan.Plan(tenant=tenant, at=tx.now, schedules=(item,))
-
-    return work
+    made = Declared(id=derived_id("plan", key), key=key, timing=timing, target=target, fields=fields)
+    new = await _created(tx, tenant, made, await limits_of(tx, tenant), actor)
+    await _check_shell(tx, None, new)
+    item = plan.Item(name=key, action=plan.Action.CREATED, old=None, new=new)
+    return plan.Plan(tenant=tenant, at=tx.now, schedules=(item,))
 
 
 async def _created(tx: Tx, tenant: str, made: Declared, limits: Limits, actor: str) -> Schedule:
@@ -148,19 +148,16 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     in_words: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-def declare_schedules(tenant: str, declared: Sequence[Declared], actor: str) -> Work[list[Schedule]]:
+@as_work
+async def declare_schedules(tx: Tx, tenant: str, declared: Sequence[Declared], actor: str) -> list[Schedule]:
     """Create those that are not there, and bring the others up to date: all of them or none. An error names the
     schedule."""
-
-    async def work(tx: Tx) -> list[Schedule]:
-        limits = await limits_of(tx, tenant)
-        changes = []
-        for each in declared:
-            with naming_schedule(each.key), each.in_words():
-                changes.append(await _declared(tx, tenant, each, actor, limits))
-        return await _write(tx, limits, changes, actor)
-
-    return work
+    limits = await limits_of(tx, tenant)
+    changes = []
+    for each in declared:
+        with naming_schedule(each.key), each.in_words():
+            changes.append(await _declared(tx, tenant, each, actor, limits))
+    return await _write(tx, limits, changes, actor)
 
 
 async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Limits) -> _Change:
@@ -201,6 +198,11 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
     nothing becomes active that was not."""
     moving = [each for each in changes if each.new is not each.old]
     return await _written(tx, limits, changes, moving, await _retired(tx, moving, actor), actor)
+
+
+async def _write_one(tx: Tx, limits: Limits | None, change: _Change, actor: str) -> Schedule:
+    [written] = await _write(tx, limits, [change], actor)
+    return written
 
 
 async def write_planned(
@@ -307,139 +309,105 @@ async def _known_calendars(
     return calendars.known_sets(fields, known, old)
 
 
-def edit_schedule(
+@as_work
+async def edit_schedule(
+    tx: Tx,
     tenant: str,
     key: str,
     changes: Callable[[Schedule, datetime], Mapping[str, Any]],
     actor: str,
     version: int | None = None,
-) -> Work[Schedule]:
+) -> Schedule:
     """Change some fields: those that `changes`, which is pure, names when it is shown the schedule as it is. With
     `version`, only if nobody else changed it since."""
-
-    async def work(tx: Tx) -> Schedule:
-        limits = await limits_of(tx, tenant)
-        old = await find_schedule(tx, tenant, key)
-        if version is not None and version != old.version:
-            raise Refused("stale_version", record="schedule", id=key, found=old.version, expected=version)
-        wanted = await _known_changes(tx, old, changes(old, tx.now))
-        new = definition.edit(old, wanted, tx.now, actor, limits)
-        await _check_shell(tx, old, new)
-        return (await _write(tx, limits, [_Change(old, new, "updated")], actor))[0]
-
-    return work
+    limits = await limits_of(tx, tenant)
+    old = await find_schedule(tx, tenant, key)
+    if version is not None and version != old.version:
+        raise Refused("stale_version", record="schedule", id=key, found=old.version, expected=version)
+    wanted = await _known_changes(tx, old, changes(old, tx.now))
+    new = definition.edit(old, wanted, tx.now, actor, limits)
+    await _check_shell(tx, old, new)
+    return await _write_one(tx, limits, _Change(old, new, "updated"), actor)
 
 
-def spread_schedules(moves: Sequence[spread.Moved], at: datetime, over: timedelta, actor: str) -> Work[int]:
+@as_work
+async def spread_schedules(
+    tx: Tx, moves: Sequence[spread.Moved], at: datetime, over: timedelta, actor: str
+) -> int:
     """Give these their offsets, if they still fire in the minute `at`; and say how many have them."""
     offsets = {each.id: each.offset for each in moves}
-
-    async def work(tx: Tx) -> int:
-        found = (await tx.get_many(Schedule, list(offsets))).values()
-        there = sum(each.offset == offsets[each.id] for each in found)
-        moving = [
-            each for each in found if each.offset != offsets[each.id] and spread.can_move(each, at, over)
+    found = (await tx.get_many(Schedule, list(offsets))).values()
+    there = sum(each.offset == offsets[each.id] for each in found)
+    moving = [each for each in found if each.offset != offsets[each.id] and spread.can_move(each, at, over)]
+    if moving:
+        limits = await limits_of(tx, moving[0].tenant)
+        edited = [
+            definition.edit(each, {"offset": offsets[each.id]}, tx.now, actor, limits) for each in moving
         ]
-        if moving:
-            limits = await limits_of(tx, moving[0].tenant)
-            changes = [
-                _Change(
-                    each,
-                    definition.edit(each, {"offset": offsets[each.id]}, tx.now, actor, limits),
-                    "updated",
-                    "spread",
-                )
-                for each in moving
-            ]
-            await _write(tx, limits, changes, actor)
-        return there + len(moving)
-
-    return work
+        changes = [_Change(old, new, "updated", "spread") for old, new in zip(moving, edited, strict=True)]
+        await _write(tx, limits, changes, actor)
+    return there + len(moving)
 
 
-def plan_edit(
-    tenant: str, key: str, changes: Callable[[Schedule, datetime], Mapping[str, Any]], actor: str
-) -> Work[plan.Plan]:
+@as_work
+async def plan_edit(
+    tx: Tx, tenant: str, key: str, changes: Callable[[Schedule, datetime], Mapping[str, Any]], actor: str
+) -> plan.Plan:
     """What `edit_schedule` would do. Only read: nothing is written."""
+    limits = await limits_of(tx, tenant)
+    old = await find_schedule(tx, tenant, key)
+    wanted = await _known_changes(tx, old, changes(old, tx.now))
+    stored = plan.Stored(tenant=tenant, schedules={old.key: old}, limits=limits)
+    return plan.make_edits({old.key: wanted}, stored, tx.now, actor)
 
-    async def work(tx: Tx) -> plan.Plan:
-        limits = await limits_of(tx, tenant)
+
+@as_work
+async def pause_schedule(
+    tx: Tx, tenant: str, key: str, actor: str, note: str | None, until: datetime | None = None
+) -> Schedule:
+    old = await find_schedule(tx, tenant, key)
+    new = definition.pause(old, tx.now, actor, note, until)
+    return await _write_one(tx, None, _Change(old, new, "paused", note or ""), actor)
+
+
+@as_work
+async def resume_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedule:
+    await limits_of(tx, tenant)
+    old = await find_schedule(tx, tenant, key)
+    return await _write_one(tx, None, _Change(old, definition.resume(old, tx.now, actor), "resumed"), actor)
+
+
+@as_work
+async def delete_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedule:
+    old = await find_schedule(tx, tenant, key)
+    return await _write_one(tx, None, _Change(old, definition.delete(old, tx.now, actor), "deleted"), actor)
+
+
+@as_work
+async def restore_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedule:
+    limits = await limits_of(tx, tenant)
+    try:
+        old = await find_schedule(tx, tenant, key, deleted=True)
+    except NotFound:
         old = await find_schedule(tx, tenant, key)
-        wanted = await _known_changes(tx, old, changes(old, tx.now))
-        stored = plan.Stored(tenant=tenant, schedules={old.key: old}, limits=limits)
-        return plan.make_edits({old.key: wanted}, stored, tx.now, actor)
-
-    return work
+    new = definition.restore(old, tx.now, actor)
+    return await _write_one(tx, limits, _Change(old, new, "restored"), actor)
 
 
-def pause_schedule(
-    tenant: str, key: str, actor: str, note: str | None, until: datetime | None = None
-) -> Work[Schedule]:
-    return _change(
-        tenant, key, actor, "paused", lambda old, now: definition.pause(old, now, actor, note, until), note
-    )
-
-
-def resume_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
-    change = _change(tenant, key, actor, "resumed", lambda old, now: definition.resume(old, now, actor))
-
-    async def work(tx: Tx) -> Schedule:
-        await limits_of(tx, tenant)
-        return await change(tx)
-
-    return work
-
-
-def delete_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
-    return _change(tenant, key, actor, "deleted", lambda old, now: definition.delete(old, now, actor))
-
-
-def restore_schedule(tenant: str, key: str, actor: str) -> Work[Schedule]:
-    async def work(tx: Tx) -> Schedule:
-        limits = await limits_of(tx, tenant)
-        try:
-            old = await find_schedule(tx, tenant, key, deleted=True)
-        except NotFound:
-            old = await find_schedule(tx, tenant, key)
-        new = definition.restore(old, tx.now, actor)
-        return (await _write(tx, limits, [_Change(old, new, "restored")], actor))[0]
-
-    return work
-
-
-def purge_schedule(schedule_id: str, actor: str, limit: int = 1000) -> Work[bool]:
+@as_work
+async def purge_schedule(tx: Tx, schedule_id: str, actor: str, limit: int = 1000) -> bool:
     """Remove a deleted schedule and its ledger for good, `limit` rows at a time; whether it is gone now."""
-
-    async def work(tx: Tx) -> bool:
-        gone = await tx.get(Schedule, schedule_id)
-        if gone is None:
-            return True
-        rows = await tx.find(RunList(schedule_id=schedule_id), limit)
-        for row in rows:
-            tx.delete(row)
-        if len(rows) == limit:
-            return False
-        tx.delete(gone)
-        audit(tx, "purged", actor, gone, None)
+    gone = await tx.get(Schedule, schedule_id)
+    if gone is None:
         return True
-
-    return work
-
-
-def _change(
-    tenant: str,
-    key: str,
-    actor: str,
-    action: str,
-    rule: Callable[[Schedule, datetime], Schedule],
-    detail: str | None = None,
-) -> Work[Schedule]:
-    async def work(tx: Tx) -> Schedule:
-        old = await find_schedule(tx, tenant, key)
-        change = _Change(old, rule(old, tx.now), action, detail or "")
-        return (await _write(tx, None, [change], actor))[0]
-
-    return work
+    rows = await tx.find(RunList(schedule_id=schedule_id), limit)
+    for row in rows:
+        tx.delete(row)
+    if len(rows) == limit:
+        return False
+    tx.delete(gone)
+    audit(tx, "purged", actor, gone, None)
+    return True
 
 
 async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list[Run]:
@@ -454,7 +422,9 @@ async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list
     return [row for row in rows if row.id not in known]
 
 
-def trigger_schedule(
+@as_work
+async def trigger_schedule(
+    tx: Tx,
     run_id: str,
     tenant: str,
     key: str,
@@ -462,33 +432,29 @@ def trigger_schedule(
     input: Any = msgspec.UNSET,
     *,
     check: Callable[[str, Any], None] = lambda *_: None,
-) -> Work[tuple[Run, Task]]:
+) -> tuple[Run, Task]:
     """Run it now, beside its times: neither the next time nor the count moves. `check` may refuse the task's input."""
-
-    async def work(tx: Tx) -> tuple[Run, Task]:
-        limits = await limits_of(tx, tenant)
-        found = await find_schedule(tx, tenant, key)
-        if input is not msgspec.UNSET:
-            check_input(input, limits)
-        again = await tx.get(Run, run_id)
-        if again is not None and again.target_id is not None:
-            known = await tx.get(Task, again.target_id)
-            if known is not None:
-                return again, known
-        await check_room_for_tasks(tx, tenant, limits)
-        templates = await templates_of(tx, [found])
-        asked = found if input is msgspec.UNSET else replace(found, target=replace(found.target, input=input))
-        template = template_of(asked, templates)
-        row, started = run.start(run_id, asked, tx.now, RunTrigger.MANUAL, template, tx.now, limits, actor)
-        if template is not None:
-            check_runs(template)
-        if started is None:
-            raise Refused("bad_target", schedule=key, problem=row.error)
-        check(started.kind, started.input)
-        new = await put_new(tx, {started.id: started})
-        audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
-        if (looked_at := watching.started(found, tx.now)) is not found:
-            tx.put(looked_at)
-        return tx.put(row), new[started.id].as_of(tx.now)
-
-    return work
+    limits = await limits_of(tx, tenant)
+    found = await find_schedule(tx, tenant, key)
+    if input is not msgspec.UNSET:
+        check_input(input, limits)
+    again = await tx.get(Run, run_id)
+    if again is not None and again.target_id is not None:
+        known = await tx.get(Task, again.target_id)
+        if known is not None:
+            return again, known
+    await check_room_for_tasks(tx, tenant, limits)
+    templates = await templates_of(tx, [found])
+    asked = found if input is msgspec.UNSET else replace(found, target=replace(found.target, input=input))
+    template = template_of(asked, templates)
+    row, started = run.start(run_id, asked, tx.now, RunTrigger.MANUAL, template, tx.now, limits, actor)
+    if template is not None:
+        check_runs(template)
+    if started is None:
+        raise Refused("bad_target", schedule=key, problem=row.error)
+    check(started.kind, started.input)
+    new = await put_new(tx, {started.id: started})
+    audit(tx, "triggered", actor, found, found, f"task {started.id}", act=row.id)
+    if (looked_at := watching.started(found, tx.now)) is not found:
+        tx.put(looked_at)
+    return tx.put(row), new[started.id].as_of(tx.now)

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from ...domain.errors import Refused
 from ...domain.model import NodeState, PausedQueue, Runtime, Template
 from ...domain.serving import forgotten, living, pause, paused_id, runs_no_shell
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import NodeList
+from ..work import as_work
 from .shared import audit
 
 __all__ = [
@@ -25,40 +26,31 @@ __all__ = [
 NODES_AT_ONCE = 1000
 
 
-def write_node(state: NodeState) -> Work[NodeState]:
+@as_work
+async def write_node(tx: Tx, state: NodeState) -> NodeState:
     """Say that the node is alive, and what it does. Both times are those of the store: `started_at` is that of the
     first heartbeat."""
-
-    async def work(tx: Tx) -> NodeState:
-        old = await tx.get(NodeState, state.id)
-        if old is None:
-            return tx.put(replace(state, started_at=tx.now, seen_at=tx.now))
-        return tx.put(replace(state, version=old.version, started_at=old.started_at, seen_at=tx.now))
-
-    return work
+    old = await tx.get(NodeState, state.id)
+    if old is None:
+        return tx.put(replace(state, started_at=tx.now, seen_at=tx.now))
+    return tx.put(replace(state, version=old.version, started_at=old.started_at, seen_at=tx.now))
 
 
-def remove_node(id: str) -> Work[None]:
+@as_work
+async def remove_node(tx: Tx, id: str) -> None:
     """The node has stopped as it should."""
-
-    async def work(tx: Tx) -> None:
-        known = await tx.get(NodeState, id)
-        if known is not None:
-            tx.delete(known)
-
-    return work
+    known = await tx.get(NodeState, id)
+    if known is not None:
+        tx.delete(known)
 
 
-def forget_nodes() -> Work[int]:
+@as_work
+async def forget_nodes(tx: Tx) -> int:
     """Remove the records of nodes that have been dead for long, and are not missed; how many went."""
-
-    async def work(tx: Tx) -> int:
-        gone = forgotten(await every_node(tx), tx.now)
-        for node in gone:
-            tx.delete(node)
-        return len(gone)
-
-    return work
+    gone = forgotten(await every_node(tx), tx.now)
+    for node in gone:
+        tx.delete(node)
+    return len(gone)
 
 
 async def every_node(tx: Tx) -> list[NodeState]:
@@ -79,33 +71,27 @@ async def check_shell(tx: Tx, template: Template) -> None:
         raise Refused("no_shell", tenant=template.tenant)
 
 
-def pause_queue(act: str, tenant: str, queue: str, actor: str, note: str) -> Work[PausedQueue]:
+@as_work
+async def pause_queue(tx: Tx, act: str, tenant: str, queue: str, actor: str, note: str) -> PausedQueue:
     """Let no worker take its tasks. Pausing again changes the note, and keeps since when and by whom. `act` is the id
     of this call: a queue has no version that the audit could count by."""
-
-    async def work(tx: Tx) -> PausedQueue:
-        old = await tx.get(PausedQueue, paused_id(tenant, queue))
-        if old is not None and (not note or note == old.note):
-            return old
-        new = pause(tenant, queue, tx.now, actor, note)
-        if old is not None:
-            new = replace(old, note=note)
-        paused = tx.put(new)
-        audit(tx, "paused", actor, old, paused, note, act=act)
-        return paused
-
-    return work
+    old = await tx.get(PausedQueue, paused_id(tenant, queue))
+    if old is not None and (not note or note == old.note):
+        return old
+    new = pause(tenant, queue, tx.now, actor, note)
+    if old is not None:
+        new = replace(old, note=note)
+    paused = tx.put(new)
+    audit(tx, "paused", actor, old, paused, note, act=act)
+    return paused
 
 
-def resume_queue(act: str, tenant: str, queue: str, actor: str) -> Work[bool]:
+@as_work
+async def resume_queue(tx: Tx, act: str, tenant: str, queue: str, actor: str) -> bool:
     """Let workers take its tasks again; whether it was paused."""
-
-    async def work(tx: Tx) -> bool:
-        old = await tx.get(PausedQueue, paused_id(tenant, queue))
-        if old is None:
-            return False
-        tx.delete(old)
-        audit(tx, "resumed", actor, old, None, act=act)
-        return True
-
-    return work
+    old = await tx.get(PausedQueue, paused_id(tenant, queue))
+    if old is None:
+        return False
+    tx.delete(old)
+    audit(tx, "resumed", actor, old, None, act=act)
+    return True

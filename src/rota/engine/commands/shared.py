@@ -30,6 +30,7 @@ from ...domain.schedule import calendars, definition
 from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
 from ...stores.queries import OpenSchedules, ScheduleByKey, TaskList, TemplateByAlias
+from ..work import as_work
 
 __all__ = [
     "LIVE_AT_MOST",
@@ -211,45 +212,40 @@ def audit(
     )
 
 
-def once(
-    receipt_id: str, tenant: str, fingerprint: str, work: Work[T], answer: Callable[[T], tuple[int, Any]]
-) -> Work[tuple[int, Any]]:
+@as_work
+async def once(
+    tx: Tx,
+    receipt_id: str,
+    tenant: str,
+    fingerprint: str,
+    work: Work[T],
+    answer: Callable[[T], tuple[int, Any]],
+) -> tuple[int, Any]:
     """Do the work and keep its answer (a status and JSON, made by `answer`, which is pure); or, if this was done
     before, only give the answer again. `receipt_id` follows from tenant and key, `fingerprint` from the request: the
     same key for another request is refused. What is refused leaves no receipt."""
-
-    async def wrapped(tx: Tx) -> tuple[int, Any]:
-        known = await tx.get(Receipt, receipt_id)
-        if known is not None:
-            if known.tenant != tenant or known.fingerprint != fingerprint:
-                raise Refused("idempotency_reused", receipt=receipt_id)
-            return known.status, known.answer
-        status, body = answer(await work(tx))
-        tx.put(
-            Receipt(
-                id=receipt_id, tenant=tenant, at=tx.now, fingerprint=fingerprint, status=status, answer=body
-            )
-        )
-        return status, body
-
-    return wrapped
+    known = await tx.get(Receipt, receipt_id)
+    if known is not None:
+        if known.tenant != tenant or known.fingerprint != fingerprint:
+            raise Refused("idempotency_reused", receipt=receipt_id)
+        return known.status, known.answer
+    status, body = answer(await work(tx))
+    tx.put(
+        Receipt(id=receipt_id, tenant=tenant, at=tx.now, fingerprint=fingerprint, status=status, answer=body)
+    )
+    return status, body
 
 
-def write_receipt(id: str) -> Work[Receipt]:
+@as_work
+async def write_receipt(tx: Tx, id: str) -> Receipt:
     """Write a receipt for no request, to see whether writing works. `remove_receipt` takes it away again; retention
     would, too."""
-
-    async def work(tx: Tx) -> Receipt:
-        return tx.put(Receipt(id=id, at=tx.now, fingerprint="doctor", status=200))
-
-    return work
+    return tx.put(Receipt(id=id, at=tx.now, fingerprint="doctor", status=200))
 
 
-def remove_receipt(receipt: Receipt) -> Work[None]:
-    async def work(tx: Tx) -> None:
-        tx.delete(receipt)
-
-    return work
+@as_work
+async def remove_receipt(tx: Tx, receipt: Receipt) -> None:
+    tx.delete(receipt)
 
 
 class RecordedSteps:

@@ -14,6 +14,7 @@ from ...domain.model import Schedule, Task, Template
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
+from ..work import as_work
 from .chains import Chains
 from .gates import put_new
 from .schedules import given_up
@@ -26,25 +27,25 @@ LONGEST_ALIAS = 200
 _KEPT = ("id", "tenant", "version", "created_at", "updated_at", "applied")
 
 
-def create_template(id: str, tenant: str, fields: Mapping[str, Any], actor: str) -> Work[Template]:
-    async def work(tx: Tx) -> Template:
-        limits = await limits_of(tx, tenant)
-        again = await tx.get(Template, id)
-        if again is not None:
-            return again
-        new = rules.create(
-            id, await _with_alias(tx, tenant, id, fields), tenant=tenant, now=tx.now, limits=limits
-        )
-        await check_shell(tx, new)
-        await _check_alias(tx, new)
-        created = tx.put(new)
-        audit(tx, "created", actor, None, created)
-        return created
-
-    return work
+@as_work
+async def create_template(tx: Tx, id: str, tenant: str, fields: Mapping[str, Any], actor: str) -> Template:
+    limits = await limits_of(tx, tenant)
+    again = await tx.get(Template, id)
+    if again is not None:
+        return again
+    new = rules.create(
+        id, await _with_alias(tx, tenant, id, fields), tenant=tenant, now=tx.now, limits=limits
+    )
+    await check_shell(tx, new)
+    await _check_alias(tx, new)
+    created = tx.put(new)
+    audit(tx, "created", actor, None, created)
+    return created
 
 
-def edit_template(
+@as_work
+async def edit_template(
+    tx: Tx,
     tenant: str,
     id: str,
     changes: Mapping[str, Any],
@@ -52,31 +53,27 @@ def edit_template(
     version: int | None = None,
     *,
     whole: bool = False,
-) -> Work[Template]:
+) -> Template:
     """Change the fields that are named; if the `whole` is given, the others go back to their defaults. With
     `version`, only if nobody else changed it since."""
-
-    async def work(tx: Tx) -> Template:
-        limits = await limits_of(tx, tenant)
-        old = await find_template(tx, tenant, id)
-        if version is not None and version != old.version:
-            raise Refused("stale_version", record="template", id=id, found=old.version, expected=version)
-        wanted = changes
-        if whole:
-            fields = await _with_alias(tx, tenant, old.id, changes)
-            new = rules.create(old.id, fields, tenant=tenant, now=tx.now, limits=limits)
-            wanted = {each.name: getattr(new, each.name) for each in fields_of(new) if each.name not in _KEPT}
-        edited = rules.edit(old, wanted, tx.now, limits)
-        if edited is old:
-            return old
-        if edited.command != old.command:
-            await check_shell(tx, edited)
-        await _check_alias(tx, edited)
-        stored = tx.put(edited)
-        audit(tx, "updated", actor, old, stored)
-        return stored
-
-    return work
+    limits = await limits_of(tx, tenant)
+    old = await find_template(tx, tenant, id)
+    if version is not None and version != old.version:
+        raise Refused("stale_version", record="template", id=id, found=old.version, expected=version)
+    wanted = changes
+    if whole:
+        fields = await _with_alias(tx, tenant, old.id, changes)
+        new = rules.create(old.id, fields, tenant=tenant, now=tx.now, limits=limits)
+        wanted = {each.name: getattr(new, each.name) for each in fields_of(new) if each.name not in _KEPT}
+    edited = rules.edit(old, wanted, tx.now, limits)
+    if edited is old:
+        return old
+    if edited.command != old.command:
+        await check_shell(tx, edited)
+    await _check_alias(tx, edited)
+    stored = tx.put(edited)
+    audit(tx, "updated", actor, old, stored)
+    return stored
 
 
 async def _with_alias(tx: Tx, tenant: str, id: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -133,7 +130,9 @@ def _put_deleted(tx: Tx, old: Schedule, new: Schedule, actor: str, detail: str) 
     audit(tx, "deleted", actor, old, tx.put(new), detail)
 
 
-def execute_template(
+@as_work
+async def execute_template(
+    tx: Tx,
     id: str,
     tenant: str,
     template_id: str,
@@ -141,20 +140,16 @@ def execute_template(
     actor: str,
     *,
     check: Callable[[str, Any], None] = lambda *_: None,
-) -> Work[Task]:
+) -> Task:
     """Run it now, as the task of this id. `check` may refuse the task's input."""
-
-    async def work(tx: Tx) -> Task:
-        limits = await limits_of(tx, tenant)
-        again = await tx.get(Task, id)
-        if again is not None:
-            return again.as_of(tx.now)
-        template = await find_template(tx, tenant, template_id)
-        rules.check_runs(template)
-        await check_shell(tx, template)
-        await check_room_for_tasks(tx, tenant, limits)
-        new = task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor)
-        check(new.kind, new.input)
-        return (await put_new(tx, {id: new}))[id]
-
-    return work
+    limits = await limits_of(tx, tenant)
+    again = await tx.get(Task, id)
+    if again is not None:
+        return again.as_of(tx.now)
+    template = await find_template(tx, tenant, template_id)
+    rules.check_runs(template)
+    await check_shell(tx, template)
+    await check_room_for_tasks(tx, tenant, limits)
+    new = task.admit(id, rules.submission(template, input), tenant, tx.now, limits, actor)
+    check(new.kind, new.input)
+    return (await put_new(tx, {id: new}))[id]

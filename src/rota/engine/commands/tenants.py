@@ -15,6 +15,7 @@ from ...domain.errors import NotFound, Refused
 from ...domain.model import ApiKey, Tenant
 from ...stores.base import Tx, Work
 from ...stores.queries import ApiKeyList, ScheduleList, TaskList, TemplateList
+from ..work import as_work
 from .shared import audit
 
 __all__ = [
@@ -31,21 +32,18 @@ __all__ = [
 DEFAULT_TENANT = "default"
 
 
-def create_tenant(name: str, limits: Mapping[str, Any], actor: str) -> Work[Tenant]:
+@as_work
+async def create_tenant(tx: Tx, name: str, limits: Mapping[str, Any], actor: str) -> Tenant:
     """Create it. If it is there already, and just so, that is as good."""
-
-    async def work(tx: Tx) -> Tenant:
-        new = tenants.make(name, limits, tx.now)
-        old = await tx.get(Tenant, new.id)
-        if old is not None:
-            if (old.limits, old.status) != (new.limits, new.status):
-                raise Refused("tenant_exists", tenant=new.id)
-            return old
-        created = tx.put(new)
-        audit(tx, "created", actor, None, created)
-        return created
-
-    return work
+    new = tenants.make(name, limits, tx.now)
+    old = await tx.get(Tenant, new.id)
+    if old is not None:
+        if (old.limits, old.status) != (new.limits, new.status):
+            raise Refused("tenant_exists", tenant=new.id)
+        return old
+    created = tx.put(new)
+    audit(tx, "created", actor, None, created)
+    return created
 
 
 def set_limits(name: str, changes: Mapping[str, Any], actor: str) -> Work[Tenant]:
@@ -61,19 +59,17 @@ def resume_tenant(name: str, actor: str) -> Work[Tenant]:
     return _change(name, actor, "resumed", tenants.resume)
 
 
-def _change(
-    name: str, actor: str, action: str, rule: Callable[[Tenant], Tenant], detail: str = ""
-) -> Work[Tenant]:
-    async def work(tx: Tx) -> Tenant:
-        old = await find_tenant(tx, name)
-        new = rule(old)
-        if new is old:
-            return old
-        changed = tx.put(new)
-        audit(tx, action, actor, None if old.version == 0 else old, changed, detail)
-        return changed
-
-    return work
+@as_work
+async def _change(
+    tx: Tx, name: str, actor: str, action: str, rule: Callable[[Tenant], Tenant], detail: str = ""
+) -> Tenant:
+    old = await find_tenant(tx, name)
+    new = rule(old)
+    if new is old:
+        return old
+    changed = tx.put(new)
+    audit(tx, action, actor, None if old.version == 0 else old, changed, detail)
+    return changed
 
 
 async def find_tenant(tx: Tx, name: str) -> Tenant:
@@ -104,49 +100,40 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def create_key(id: str, secret: str, tenant: str, name: str, role: str, actor: str) -> Work[ApiKey]:
+@as_work
+async def create_key(tx: Tx, id: str, secret: str, tenant: str, name: str, role: str, actor: str) -> ApiKey:
     """Store a key; `tenant` is `*` for one to every tenant."""
-
-    async def work(tx: Tx) -> ApiKey:
-        again = await tx.get(ApiKey, id)
-        if again is not None:
-            return again
-        made = keys.make(id, secret, tenant=tenant, name=name, role=role, now=tx.now, actor=actor)
-        created = tx.put(made)
-        audit(tx, "created", actor, None, created, created.name)
-        return created
-
-    return work
+    again = await tx.get(ApiKey, id)
+    if again is not None:
+        return again
+    made = keys.make(id, secret, tenant=tenant, name=name, role=role, now=tx.now, actor=actor)
+    created = tx.put(made)
+    audit(tx, "created", actor, None, created, created.name)
+    return created
 
 
-def revoke_key(tenant: str | None, id: str, actor: str) -> Work[ApiKey]:
+@as_work
+async def revoke_key(tx: Tx, tenant: str | None, id: str, actor: str) -> ApiKey:
     """End a key of the tenant (None: of any), given by its id, or by its name if only one that is good has it.
     Revoking what is revoked changes nothing."""
-
-    async def work(tx: Tx) -> ApiKey:
-        old = await tx.get(ApiKey, id)
-        if old is None or (tenant is not None and old.tenant != tenant):
-            old = await _by_name(tx, tenant, id)
-        new = keys.revoke(old, tx.now, actor)
-        if new is old:
-            return old
-        revoked = tx.put(new)
-        audit(tx, "revoked", actor, old, revoked, revoked.name)
-        return revoked
-
-    return work
+    old = await tx.get(ApiKey, id)
+    if old is None or (tenant is not None and old.tenant != tenant):
+        old = await _by_name(tx, tenant, id)
+    new = keys.revoke(old, tx.now, actor)
+    if new is old:
+        return old
+    revoked = tx.put(new)
+    audit(tx, "revoked", actor, old, revoked, revoked.name)
+    return revoked
 
 
-def sign_out(session: keys.SignIn) -> Work[None]:
+@as_work
+async def sign_out(tx: Tx, session: keys.SignIn) -> None:
     """End a session of a key, on every server. One that is over stays so."""
-
-    async def work(tx: Tx) -> None:
-        key = await tx.get(ApiKey, session.key_id)
-        new = None if key is None else keys.sign_out(key, session, tx.now)
-        if new is not None and new is not key:
-            tx.put(new)
-
-    return work
+    key = await tx.get(ApiKey, session.key_id)
+    new = None if key is None else keys.sign_out(key, session, tx.now)
+    if new is not None and new is not key:
+        tx.put(new)
 
 
 async def _by_name(tx: Tx, tenant: str | None, name: str) -> ApiKey:

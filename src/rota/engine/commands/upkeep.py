@@ -12,7 +12,7 @@ from ...domain import task as life
 from ...domain import unique
 from ...domain.checks import check_duration
 from ...domain.model import FOREVER, Duration, Record, Run, Schedule, Task
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import (
     ArtifactList,
     FinishedTasks,
@@ -29,6 +29,7 @@ from ...stores.queries import (
     SignalList,
     StepList,
 )
+from ..work import as_work
 from .ending import Ending
 from .shared import LIVE_AT_MOST, audit
 
@@ -77,26 +78,25 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     next_in: timedelta | None = None
 
 
-def sweep(limit: int, *, ran_out_by: datetime | None = None, valid_until: datetime = FOREVER) -> Work[Sweep]:
+@as_work
+async def sweep(
+    tx: Tx, limit: int, *, ran_out_by: datetime | None = None, valid_until: datetime = FOREVER
+) -> Sweep:
     """Return tasks whose lease ran out by then and was not renewed since (None: return none), and mark those that
     expired. A sweep whose time comes after `valid_until` returns none: it waited for the store, and so did the worker
     that wanted to renew."""
-
-    async def work(tx: Tx) -> Sweep:
-        lost: list[Task] = []
-        if ran_out_by is not None and tx.now <= valid_until:
-            lost = await tx.find(LostLeases(at=min(ran_out_by, tx.now)), limit, lock=True)
-        past = await tx.find(PastExpiry(at=tx.now), limit, lock=True)
-        if not lost and not past:
-            return Sweep(at=tx.now, next_in=await _next_in(tx))
-        returned = [life.lose(task, tx.now) for task in lost]
-        expired = [life.expire(task, tx.now, JANITOR) for task in past]
-        swept = [*returned, *expired]
-        related = await Ending.of(tx, swept, JANITOR)
-        stored = related.put(tx, swept)
-        return Sweep(at=tx.now, returned=stored[: len(returned)], expired=stored[len(returned) :])
-
-    return work
+    lost: list[Task] = []
+    if ran_out_by is not None and tx.now <= valid_until:
+        lost = await tx.find(LostLeases(at=min(ran_out_by, tx.now)), limit, lock=True)
+    past = await tx.find(PastExpiry(at=tx.now), limit, lock=True)
+    if not lost and not past:
+        return Sweep(at=tx.now, next_in=await _next_in(tx))
+    returned = [life.lose(task, tx.now) for task in lost]
+    expired = [life.expire(task, tx.now, JANITOR) for task in past]
+    swept = [*returned, *expired]
+    related = await Ending.of(tx, swept, JANITOR)
+    stored = related.put(tx, swept)
+    return Sweep(at=tx.now, returned=stored[: len(returned)], expired=stored[len(returned) :])
 
 
 async def _next_in(tx: Tx) -> timedelta | None:
@@ -105,36 +105,33 @@ async def _next_in(tx: Tx) -> timedelta | None:
     return min((at - tx.now for at in times if at is not None), default=None)
 
 
-def forget_old(retention: Retention, limit: int) -> Work[int]:
+@as_work
+async def forget_old(tx: Tx, retention: Retention, limit: int) -> int:
     """Delete what has been kept long enough, up to `limit` of each kind; how many went."""
-
-    async def work(tx: Tx) -> int:
-        completed: list[Schedule] = []
-        receipts = await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)
-        holders = await tx.get_many(Task, {unique.holder_of(receipt) for receipt in receipts} - {""})
-        live = {task.id for task in holders.values() if task.as_of(tx.now).is_live}
-        kept = [receipt for receipt in receipts if unique.holder_of(receipt) in live]
-        old: list[Record] = [receipt for receipt in receipts if receipt not in kept]
-        old += await tx.find(IdleGates(before=tx.now - GATES_KEPT), limit)
-        if retention.tasks is not None:
-            old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
-        if retention.runs is not None:
-            old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
-            old += await tx.find(OldAlarms(before=tx.now - retention.runs), limit)
-        if retention.events is not None:
-            old += await tx.find(OldEvents(before=tx.now - retention.events), limit)
-        if retention.schedules is not None:
-            rows, completed = await _completed_schedules(tx, tx.now - retention.schedules, limit)
-            old += [*rows, *completed]
-        for receipt in kept:
-            tx.put(replace(receipt, at=tx.now))
-        for record in old:
-            tx.delete(record)
-        for schedule in completed:
-            audit(tx, "purged", JANITOR, schedule, None, "it had completed, and was kept long enough")
-        return len(old)
-
-    return work
+    completed: list[Schedule] = []
+    receipts = await tx.find(OldReceipts(before=tx.now - RECEIPTS_KEPT), limit)
+    holders = await tx.get_many(Task, {unique.holder_of(receipt) for receipt in receipts} - {""})
+    live = {task.id for task in holders.values() if task.as_of(tx.now).is_live}
+    kept = [receipt for receipt in receipts if unique.holder_of(receipt) in live]
+    old: list[Record] = [receipt for receipt in receipts if receipt not in kept]
+    old += await tx.find(IdleGates(before=tx.now - GATES_KEPT), limit)
+    if retention.tasks is not None:
+        old += await _ended_tasks(tx, tx.now - retention.tasks, limit)
+    if retention.runs is not None:
+        old += await tx.find(OldRuns(before=tx.now - retention.runs), limit)
+        old += await tx.find(OldAlarms(before=tx.now - retention.runs), limit)
+    if retention.events is not None:
+        old += await tx.find(OldEvents(before=tx.now - retention.events), limit)
+    if retention.schedules is not None:
+        rows, completed = await _completed_schedules(tx, tx.now - retention.schedules, limit)
+        old += [*rows, *completed]
+    for receipt in kept:
+        tx.put(replace(receipt, at=tx.now))
+    for record in old:
+        tx.delete(record)
+    for schedule in completed:
+        audit(tx, "purged", JANITOR, schedule, None, "it had completed, and was kept long enough")
+    return len(old)
 
 
 async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:

@@ -25,6 +25,7 @@ from ...domain.task import Submission, check_held
 from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tries, Wait
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, SignalList, StepList, TaskList
+from ..work import as_work
 from .ending import Ending
 from .gates import Gates
 from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of
@@ -71,17 +72,12 @@ class Waited(msgspec.Struct, frozen=True, kw_only=True):
     is_parked: bool = False
 
 
-def steps_of(task: Task) -> Work[list[Step]]:
+@as_work
+async def steps_of(tx: Tx, task: Task) -> list[Step]:
     """What is recorded of the run, in the order in which its code got the answers."""
-
-    async def work(tx: Tx) -> list[Step]:
-        found = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
-        mine = [step for step in found if step.rewinds == task.rewinds]
-        return sorted(
-            mine, key=lambda step: (step.number is None, step.number or 0, step.created_at, step.key)
-        )
-
-    return work
+    found = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
+    mine = [step for step in found if step.rewinds == task.rewinds]
+    return sorted(mine, key=lambda step: (step.number is None, step.number or 0, step.created_at, step.key))
 
 
 def record_steps(held: Task, tries: Tries, delivered: Sequence[Step]) -> Work[Recorded]:
@@ -102,26 +98,23 @@ def record_steps(held: Task, tries: Tries, delivered: Sequence[Step]) -> Work[Re
     return work
 
 
-def wait_or_park(
-    held: Task, waits: Sequence[Wait], number: int, delivered: Sequence[Step], parting: Parting | None
-) -> Work[Waited]:
+@as_work
+async def wait_or_park(
+    tx: Tx, held: Task, waits: Sequence[Wait], number: int, delivered: Sequence[Step], parting: Parting | None
+) -> Waited:
     """Record what a workflow waits for, and answer what is there already. If nothing is, and it is to part: give the
     task back until something comes."""
-
-    async def work(tx: Tx) -> Waited:
-        task = await _held(tx, held)
-        stored = await tx.get_many(Step, [workflow.step_id(task, wait.key) for wait in waits])
-        unread: list[Signal] = []
-        if task.unread_signals and any(wait.kind is StepKind.RECEIVE for wait in waits):
-            unread = await tx.find(SignalList(task_ids=(task.id,), unread=True), workflow.MOST_UNREAD)
-        tenant = await tx.get(Tenant, task.tenant) if any(wait.child for wait in waits) else None
-        waiting = _Waiting(task, stored, unread, tx.now, DEFAULT_LIMITS if tenant is None else tenant.limits)
-        for wait in waits:
-            waiting.add(wait)
-        gates = await Gates.of(tx, [] if parting is None else [replace(task, status=TaskStatus.PENDING)])
-        return waiting.put(tx, waits, number, delivered, parting, gates)
-
-    return work
+    task = await _held(tx, held)
+    stored = await tx.get_many(Step, [workflow.step_id(task, wait.key) for wait in waits])
+    unread: list[Signal] = []
+    if task.unread_signals and any(wait.kind is StepKind.RECEIVE for wait in waits):
+        unread = await tx.find(SignalList(task_ids=(task.id,), unread=True), workflow.MOST_UNREAD)
+    tenant = await tx.get(Tenant, task.tenant) if any(wait.child for wait in waits) else None
+    waiting = _Waiting(task, stored, unread, tx.now, DEFAULT_LIMITS if tenant is None else tenant.limits)
+    for wait in waits:
+        waiting.add(wait)
+    gates = await Gates.of(tx, [] if parting is None else [replace(task, status=TaskStatus.PENDING)])
+    return waiting.put(tx, waits, number, delivered, parting, gates)
 
 
 class _Waiting:
@@ -229,78 +222,64 @@ def start_workflow(
     return work
 
 
-def _first_of(submit: Work[list[Task]]) -> Work[Task]:
-    async def work(tx: Tx) -> Task:
-        [task] = await submit(tx)
-        return task
-
-    return work
+@as_work
+async def _first_of(tx: Tx, submit: Work[list[Task]]) -> Task:
+    [task] = await submit(tx)
+    return task
 
 
-def send_signal(tenant: str, signal: Signal) -> Work[Task]:
+@as_work
+async def send_signal(tx: Tx, tenant: str, signal: Signal) -> Task:
     """Send a signal. Its id makes sure that it comes once, however often this is repeated."""
-
-    async def work(tx: Tx) -> Task:
-        task = await find_task(tx, tenant, signal.task_id)
-        if await tx.get(Signal, signal.id) is not None:
-            return task
-        limits = await limits_of(tx, tenant)
-        sent = replace(signal, at=tx.now, payload=check_input(signal.payload, limits, "payload"))
-        new = tx.put(workflow.send(task, sent, tx.now))
-        tx.put(sent)
-        return new
-
-    return work
+    task = await find_task(tx, tenant, signal.task_id)
+    if await tx.get(Signal, signal.id) is not None:
+        return task
+    limits = await limits_of(tx, tenant)
+    sent = replace(signal, at=tx.now, payload=check_input(signal.payload, limits, "payload"))
+    new = tx.put(workflow.send(task, sent, tx.now))
+    tx.put(sent)
+    return new
 
 
-def restart_workflow(held: Task, input: Any) -> Work[Task]:
+@as_work
+async def restart_workflow(tx: Tx, held: Task, input: Any) -> Task:
     """Begin the run again with another input. Its steps go; children that still run are cancelled."""
-
-    async def work(tx: Tx) -> Task:
-        task = await _held(tx, held)
-        steps = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
-        new = workflow.restart(task, input, tx.now)
-        related = await Ending.of(tx, [new], "worker", left=[task])
-        for step in steps:
-            tx.delete(step)
-        return related.put(tx, [new])[0]
-
-    return work
+    task = await _held(tx, held)
+    steps = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
+    new = workflow.restart(task, input, tx.now)
+    related = await Ending.of(tx, [new], "worker", left=[task])
+    for step in steps:
+        tx.delete(step)
+    return related.put(tx, [new])[0]
 
 
-def replay_task(tenant: str, id: str, actor: str, from_step: str | None = None) -> Work[Task]:
+@as_work
+async def replay_task(tx: Tx, tenant: str, id: str, actor: str, from_step: str | None = None) -> Task:
     """Run a task that failed or was cancelled again. A workflow keeps the steps before `from_step`; without it, all but
     the one that failed."""
-
-    async def work(tx: Tx) -> Task:
-        await check_room_for_tasks(tx, tenant, await limits_of(tx, tenant))
-        [replayed] = await _replayed(tx, [await find_task(tx, tenant, id)], actor, from_step)
-        return replayed
-
-    return work
+    await check_room_for_tasks(tx, tenant, await limits_of(tx, tenant))
+    [replayed] = await _replayed(tx, [await find_task(tx, tenant, id)], actor, from_step)
+    return replayed
 
 
-def replay_tasks(
-    query: TaskList, ended_since: datetime | None, limit: int, actor: str, *, dry_run: bool = False
-) -> Work[tuple[int, Cursor | None]]:
+@as_work
+async def replay_tasks(
+    tx: Tx, query: TaskList, ended_since: datetime | None, limit: int, actor: str, *, dry_run: bool = False
+) -> tuple[int, Cursor | None]:
     """Replay the tasks on one page of a listing that may be, and that ended since then (None: whenever): (how many,
     where the next page begins, if there is one). `dry_run`: only count them."""
-
-    async def work(tx: Tx) -> tuple[int, Cursor | None]:
-        page = await tx.find(query, limit)
-        found = [
-            task
-            for task in page
-            if life.may_replay(task, tx.now)
-            and (ended_since is None or (task.completed_at is not None and task.completed_at >= ended_since))
-        ]
-        if found and not dry_run:
-            await check_room_for_tasks(tx, query.tenant, await limits_of(tx, query.tenant), len(found))
-            await _replayed(tx, found, actor)
-        last = page[-1] if len(page) == limit else None
-        return len(found), None if last is None else Cursor(last.created_at, last.id)
-
-    return work
+    page = await tx.find(query, limit)
+    found = [
+        task
+        for task in page
+        if life.may_replay(task, tx.now)
+        and (ended_since is None or (task.completed_at is not None and task.completed_at >= ended_since))
+    ]
+    if found and not dry_run:
+        await check_room_for_tasks(tx, query.tenant, await limits_of(tx, query.tenant), len(found))
+        await _replayed(tx, found, actor)
+    last = page[-1] if len(page) == limit else None
+    return len(found), None if last is None else Cursor(last.created_at, last.id)
 
 
 async def _replayed(tx: Tx, tasks: Sequence[Task], actor: str, from_step: str | None = None) -> list[Task]:

@@ -28,9 +28,10 @@ from prometheus_client.registry import Collector
 from ...domain import serving
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import TaskStatus
-from ...stores.base import Store, Tx, Work
+from ...stores.base import Store, Tx
 from ...stores.queries import AlarmList, DueSchedules, NodeList, OpenTasks, PastExpiry, ScheduleList
 from ..clock import Clock, SystemClock
+from ..work import as_work
 from .counting import BRIEF, OTHER, Instruments, Names, ObservationCounts
 from .observed import LoopLag, ObservedStore
 from .telemetry import Observation
@@ -91,42 +92,39 @@ _GAUGES = (
 )
 
 
-def read_gauges(near: timedelta, at: datetime | None = None) -> Work[Reading]:
+@as_work
+async def read_gauges(tx: Tx, near: timedelta, at: datetime | None = None) -> Reading:
     """`near` is how close its expiry must be for a task to be near it; `at` is when (None: the store's own now)."""
-
-    async def work(tx: Tx) -> Reading:
-        now = at or tx.now
-        past = await tx.tally(PastExpiry(at=now), "kind")  # these read as expired, swept or not
-        soon = await tx.tally(PastExpiry(at=now + near), "kind")
-        nodes = await tx.find(NodeList(), NODES_AT_MOST)
-        alive = serving.living(nodes, now)
-        alarms = await tx.find(AlarmList(tenant=None, is_open=True), ALARMS_AT_MOST)
-        tasks: Counter[tuple[str, ...]] = Counter()
-        workflows: Counter[tuple[str, ...]] = Counter()
-        unhandled: Counter[tuple[str, ...]] = Counter()
-        known = {kind for node in nodes for kind in node.workflows}
-        for (tenant, queue, kind, status), number in (
-            await tx.tally(OpenTasks(), "tenant", "queue", "kind", "status")
-        ).items():
-            tasks[tenant, queue, status] += number
-            if kind in known:
-                workflows[kind, status] += number
-            if status == TaskStatus.PENDING and serving.is_unhandled(nodes, now, tenant, kind, queue):
-                unhandled[(kind,)] += number
-        return Reading(
-            tasks=tasks,
-            workflows=workflows,
-            nodes=Counter(
-                (role, "alive" if node in alive else "silent") for node in nodes for role in node.roles
-            ),
-            unhandled=unhandled,
-            alarms=Counter((str(each.tenant), str(each.rule)) for each in alarms),
-            schedules=await tx.tally(ScheduleList(tenant=None), "tenant", "status"),
-            near_expiration=Counter(soon) - Counter(past),
-            overdue={(): await tx.count(DueSchedules(at=now - LATE), at_most=COUNTED_AT_MOST)},
-        )
-
-    return work
+    now = at or tx.now
+    past = await tx.tally(PastExpiry(at=now), "kind")  # these read as expired, swept or not
+    soon = await tx.tally(PastExpiry(at=now + near), "kind")
+    nodes = await tx.find(NodeList(), NODES_AT_MOST)
+    alive = serving.living(nodes, now)
+    alarms = await tx.find(AlarmList(tenant=None, is_open=True), ALARMS_AT_MOST)
+    tasks: Counter[tuple[str, ...]] = Counter()
+    workflows: Counter[tuple[str, ...]] = Counter()
+    unhandled: Counter[tuple[str, ...]] = Counter()
+    known = {kind for node in nodes for kind in node.workflows}
+    for (tenant, queue, kind, status), number in (
+        await tx.tally(OpenTasks(), "tenant", "queue", "kind", "status")
+    ).items():
+        tasks[tenant, queue, status] += number
+        if kind in known:
+            workflows[kind, status] += number
+        if status == TaskStatus.PENDING and serving.is_unhandled(nodes, now, tenant, kind, queue):
+            unhandled[(kind,)] += number
+    return Reading(
+        tasks=tasks,
+        workflows=workflows,
+        nodes=Counter(
+            (role, "alive" if node in alive else "silent") for node in nodes for role in node.roles
+        ),
+        unhandled=unhandled,
+        alarms=Counter((str(each.tenant), str(each.rule)) for each in alarms),
+        schedules=await tx.tally(ScheduleList(tenant=None), "tenant", "status"),
+        near_expiration=Counter(soon) - Counter(past),
+        overdue={(): await tx.count(DueSchedules(at=now - LATE), at_most=COUNTED_AT_MOST)},
+    )
 
 
 def readable(is_readable: bool) -> GaugeMetricFamily:

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 from ...domain.model import Run, RunStatus, Schedule, ScheduleStatus
 from ...domain.schedule.forecast import Forecaster
-from ...stores.base import Store, Tx, Work
+from ...stores.base import Store, Tx
 from ...stores.queries import Cursor, EndedRuns, RunList, ScheduleList
 from ..clock import sleep
+from ..work import as_work
 
 __all__ = ["forecast"]
 
@@ -58,35 +59,28 @@ async def _pages(store: Store, tenant: str) -> AsyncIterator[list[Schedule]]:
             after = Cursor(page[-1].created_at, page[-1].id)
 
 
-def _page(query: ScheduleList) -> Work[list[Schedule]]:
-    async def work(tx: Tx) -> list[Schedule]:
-        return await tx.find(query, AT_ONCE)
-
-    return work
+@as_work
+async def _page(tx: Tx, query: ScheduleList) -> list[Schedule]:
+    return await tx.find(query, AT_ONCE)
 
 
-def _took(tenant: str) -> Work[Mapping[str, float]]:
+@as_work
+async def _took(tx: Tx, tenant: str) -> Mapping[str, float]:
     """By schedule, how many seconds its last runs took on average."""
-
-    async def work(tx: Tx) -> Mapping[str, float]:
-        rows: list[Run] = []
-        for back in _BACK:
-            rows = await tx.find(EndedRuns(tenant=tenant, since=tx.now - back), LOOKED_AT)
-            if len(rows) < LOOKED_AT:
-                break
-        by_schedule: dict[str, list[Run]] = {}
-        for row in reversed(rows):
-            by_schedule.setdefault(row.schedule_id, []).append(row)
-        return _averages(by_schedule)
-
-    return work
+    rows: list[Run] = []
+    for back in _BACK:
+        rows = await tx.find(EndedRuns(tenant=tenant, since=tx.now - back), LOOKED_AT)
+        if len(rows) < LOOKED_AT:
+            break
+    by_schedule: dict[str, list[Run]] = {}
+    for row in reversed(rows):
+        by_schedule.setdefault(row.schedule_id, []).append(row)
+    return _averages(by_schedule)
 
 
-def _took_last(schedules: Sequence[Schedule]) -> Work[Mapping[str, float]]:
-    async def work(tx: Tx) -> Mapping[str, float]:
-        return _averages({each.id: await tx.find(RunList(schedule_id=each.id), LAST) for each in schedules})
-
-    return work
+@as_work
+async def _took_last(tx: Tx, schedules: Sequence[Schedule]) -> Mapping[str, float]:
+    return _averages({each.id: await tx.find(RunList(schedule_id=each.id), LAST) for each in schedules})
 
 
 def _averages(by_schedule: Mapping[str, Sequence[Run]]) -> Mapping[str, float]:

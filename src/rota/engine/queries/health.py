@@ -27,7 +27,7 @@ from ...domain.model import (
 from ...domain.recurrence import After
 from ...domain.schedule.run import run_id
 from ...domain.serving import living, nobody_handles, silent_scheduler
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import (
     AlarmList,
     DueSchedules,
@@ -38,6 +38,7 @@ from ...stores.queries import (
 )
 from ..commands.alarms import find_stuck
 from ..commands.serving import every_node
+from ..work import as_work
 
 __all__ = [
     "Health",
@@ -76,32 +77,29 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         return list(dict.fromkeys((*codes, *self.open_rules)))
 
 
-def check_serving() -> Work[Serving]:
+@as_work
+async def check_serving(tx: Tx) -> Serving:
     """Of all tenants."""
-
-    async def work(tx: Tx) -> Serving:
-        nodes = await every_node(tx)
-        alive = living(nodes, tx.now)
-        unhandled: Counter[str] = Counter()
-        if nodes:
-            found = await tx.tally(OpenTasks(), "tenant", "kind", "queue", "status")
-            for (tenant, kind, queue, status), number in found.items():
-                sentence = nobody_handles(nodes, tx.now, tenant, kind, queue)
-                if status == TaskStatus.PENDING and sentence is not None:
-                    unhandled[sentence] += number
-        silent = silent_scheduler(nodes, tx.now)
-        if silent is not None and not await tx.find(DueSchedules(at=None), 1):
-            silent = None
-        return Serving(
-            alive=alive,
-            silent=[node for node in nodes if node not in alive],
-            unhandled=unhandled,
-            silent_scheduler=silent,
-            at=tx.now,
-            open_rules=sorted({str(alarm.rule) for alarm in await tx.find(OPEN, ENOUGH)}),
-        )
-
-    return work
+    nodes = await every_node(tx)
+    alive = living(nodes, tx.now)
+    unhandled: Counter[str] = Counter()
+    if nodes:
+        found = await tx.tally(OpenTasks(), "tenant", "kind", "queue", "status")
+        for (tenant, kind, queue, status), number in found.items():
+            sentence = nobody_handles(nodes, tx.now, tenant, kind, queue)
+            if status == TaskStatus.PENDING and sentence is not None:
+                unhandled[sentence] += number
+    silent = silent_scheduler(nodes, tx.now)
+    if silent is not None and not await tx.find(DueSchedules(at=None), 1):
+        silent = None
+    return Serving(
+        alive=alive,
+        silent=[node for node in nodes if node not in alive],
+        unhandled=unhandled,
+        silent_scheduler=silent,
+        at=tx.now,
+        open_rules=sorted({str(alarm.rule) for alarm in await tx.find(OPEN, ENOUGH)}),
+    )
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,44 +117,38 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: Sequence[str] = ()
 
 
-def check_health(tenant: str) -> Work[Health]:
+@as_work
+async def check_health(tx: Tx, tenant: str) -> Health:
     """Everything that is late by more than a minute: nobody seems to do it. Counts are those of `tenant`."""
-
-    async def work(tx: Tx) -> Health:
-        stuck = await find_stuck(tx, ENOUGH)
-        tasks = {
-            str(status): await tx.count(TaskList(tenant=tenant, at=tx.now, status=status))
-            for status in TaskStatus
-        }
-        schedules = {
-            str(status): await tx.count(ScheduleList(tenant=tenant, status=status))
-            for status in ScheduleStatus
-        }
-        all_tasks = await tx.count(TaskList(tenant=tenant, at=tx.now))
-        all_schedules = await tx.count(ScheduleList(tenant=tenant))
-        await tx.find(OpenTasks(), LOOKED_AT)
-        newest = await tx.find(TaskList(tenant=tenant, at=tx.now), LOOKED_AT)
-        upcoming = await tx.find(UpcomingTasks(after=tx.now), LOOKED_AT)
-        listed = await tx.find(ScheduleList(tenant=None), LOOKED_AT)
-        read: list[Schedule | Task] = [*listed, *{task.id: task for task in (*newest, *upcoming)}.values()]
-        return Health(
-            overdue=[
-                each
-                for each in await tx.find(DueSchedules(at=tx.now - PATIENCE), ENOUGH)
-                if each.is_due(tx.now)
-            ],
-            lost=stuck.lost,
-            unswept=stuck.unswept,
-            waiting=stuck.waiting,
-            tasks=tasks,
-            schedules=schedules,
-            unknown_tasks=all_tasks - sum(tasks.values()),
-            unknown_schedules=all_schedules - sum(schedules.values()),
-            ahead=[each for each in read if _is_ahead(each, tx.now)][:ENOUGH],
-            unreadable=list(dict.fromkeys(str(problem) for problem in tx.unreadable)),  # by all of the above
-        )
-
-    return work
+    stuck = await find_stuck(tx, ENOUGH)
+    tasks = {
+        str(status): await tx.count(TaskList(tenant=tenant, at=tx.now, status=status))
+        for status in TaskStatus
+    }
+    schedules = {
+        str(status): await tx.count(ScheduleList(tenant=tenant, status=status)) for status in ScheduleStatus
+    }
+    all_tasks = await tx.count(TaskList(tenant=tenant, at=tx.now))
+    all_schedules = await tx.count(ScheduleList(tenant=tenant))
+    await tx.find(OpenTasks(), LOOKED_AT)
+    newest = await tx.find(TaskList(tenant=tenant, at=tx.now), LOOKED_AT)
+    upcoming = await tx.find(UpcomingTasks(after=tx.now), LOOKED_AT)
+    listed = await tx.find(ScheduleList(tenant=None), LOOKED_AT)
+    read: list[Schedule | Task] = [*listed, *{task.id: task for task in (*newest, *upcoming)}.values()]
+    return Health(
+        overdue=[
+            each for each in await tx.find(DueSchedules(at=tx.now - PATIENCE), ENOUGH) if each.is_due(tx.now)
+        ],
+        lost=stuck.lost,
+        unswept=stuck.unswept,
+        waiting=stuck.waiting,
+        tasks=tasks,
+        schedules=schedules,
+        unknown_tasks=all_tasks - sum(tasks.values()),
+        unknown_schedules=all_schedules - sum(schedules.values()),
+        ahead=[each for each in read if _is_ahead(each, tx.now)][:ENOUGH],
+        unreadable=list(dict.fromkeys(str(problem) for problem in tx.unreadable)),  # by all of the above
+    )
 
 
 def _is_ahead(record: Schedule | Task, now: datetime) -> bool:

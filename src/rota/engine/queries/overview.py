@@ -10,8 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain.model import Record, Schedule, Task, TaskStatus
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import Cursor, DueSchedules, LostLeases, OpenSchedules, ReadyTasks, TaskList
+from ..work import as_work
 
 __all__ = ["Hour", "Overview", "last_hours", "overview"]
 
@@ -47,27 +48,25 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     schedules: dict[str, Schedule]
 
 
-def overview(tenant: str) -> Work[Overview]:
-    async def work(tx: Tx) -> Overview:
-        now = tx.now
-        due = _of(tenant, await tx.find(DueSchedules(at=now + SOON), LOOKED_AT))
-        due = [each for each in due if each.next_run_at is not None]  # others only end their pause then
-        failed = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.FAILED), AT_MOST)
-        running = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.RUNNING), AT_MOST)
-        ids = {task.schedule_id for task in (*failed, *running) if task.schedule_id is not None}
-        return Overview(
-            at=now,
-            open_schedules=await tx.count(OpenSchedules(tenant=tenant)),
-            late=[each for each in due if each.due_at and each.due_at <= now - LATE][:AT_MOST],
-            waiting=await tx.find(ReadyTasks(at=now - WAITS_LONG, tenant=tenant), AT_MOST),
-            lost=_of(tenant, await tx.find(LostLeases(at=now), LOOKED_AT))[:AT_MOST],
-            failed=[each for each in failed if each.updated_at > now - RECENT],
-            running=running,
-            coming=[each for each in due if each.due_at and each.due_at > now - LATE][:AT_MOST],
-            schedules=await tx.get_many(Schedule, ids) if ids else {},
-        )
-
-    return work
+@as_work
+async def overview(tx: Tx, tenant: str) -> Overview:
+    now = tx.now
+    due = _of(tenant, await tx.find(DueSchedules(at=now + SOON), LOOKED_AT))
+    due = [each for each in due if each.next_run_at is not None]  # others only end their pause then
+    failed = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.FAILED), AT_MOST)
+    running = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.RUNNING), AT_MOST)
+    ids = {task.schedule_id for task in (*failed, *running) if task.schedule_id is not None}
+    return Overview(
+        at=now,
+        open_schedules=await tx.count(OpenSchedules(tenant=tenant)),
+        late=[each for each in due if each.due_at and each.due_at <= now - LATE][:AT_MOST],
+        waiting=await tx.find(ReadyTasks(at=now - WAITS_LONG, tenant=tenant), AT_MOST),
+        lost=_of(tenant, await tx.find(LostLeases(at=now), LOOKED_AT))[:AT_MOST],
+        failed=[each for each in failed if each.updated_at > now - RECENT],
+        running=running,
+        coming=[each for each in due if each.due_at and each.due_at > now - LATE][:AT_MOST],
+        schedules=await tx.get_many(Schedule, ids) if ids else {},
+    )
 
 
 COUNTED = 500
@@ -97,14 +96,11 @@ class Hour(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.waited is None else self.created * (self.waited / _HOUR)
 
 
-def last_hours(tenant: str, number: int = 24) -> Work[list[Hour]]:
+@as_work
+async def last_hours(tx: Tx, tenant: str, number: int = 24) -> list[Hour]:
     """The last hours, oldest first, the one that has begun too."""
-
-    async def work(tx: Tx) -> list[Hour]:
-        last = tx.now.replace(minute=0, second=0, microsecond=0)
-        return [await _hour(tx, tenant, last - _HOUR * back) for back in reversed(range(number))]
-
-    return work
+    last = tx.now.replace(minute=0, second=0, microsecond=0)
+    return [await _hour(tx, tenant, last - _HOUR * back) for back in reversed(range(number))]
 
 
 async def _hour(tx: Tx, tenant: str, begins: datetime) -> Hour:

@@ -25,7 +25,7 @@ from ...domain.model import (
 from ...domain.schedule import run
 from ...domain.schedule.why import Why, check_near, explain, meant
 from ...domain.serving import nobody_handles
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import (
     Cursor,
     EventList,
@@ -39,6 +39,7 @@ from ...stores.queries import (
 from ..commands.chains import links_of
 from ..commands.serving import every_node
 from ..commands.shared import LIVE_AT_MOST, find_any_schedule, find_schedule
+from ..work import as_work
 from .serving import wait_of
 
 __all__ = [
@@ -81,46 +82,37 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     dst: str | None = None
 
 
-def deleted_schedule(tenant: str, key: str) -> Work[Schedule]:
-    async def work(tx: Tx) -> Schedule:
-        return await find_schedule(tx, tenant, key, deleted=True)
-
-    return work
+@as_work
+async def deleted_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
+    return await find_schedule(tx, tenant, key, deleted=True)
 
 
-def one_schedule(tenant: str, key: str) -> Work[Schedule]:
-    async def work(tx: Tx) -> Schedule:
-        return await find_schedule(tx, tenant, key)
-
-    return work
+@as_work
+async def one_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
+    return await find_schedule(tx, tenant, key)
 
 
-def schedule_page(query: OrderedSchedules, limit: int) -> Work[list[Schedule]]:
-    async def work(tx: Tx) -> list[Schedule]:
-        return await tx.find(query, limit)
-
-    return work
+@as_work
+async def schedule_page(tx: Tx, query: OrderedSchedules, limit: int) -> list[Schedule]:
+    return await tx.find(query, limit)
 
 
 LOOKED_THROUGH = 10_000
 """A search looks through so many schedules, the first in its order, before one has to ask for all of them."""
 
 
-def first_schedules(query: OrderedSchedules, limit: int) -> Work[tuple[list[Schedule], int | None]]:
+@as_work
+async def first_schedules(tx: Tx, query: OrderedSchedules, limit: int) -> tuple[list[Schedule], int | None]:
     """The first schedules that match, and among how many of the first they were looked for; None: among all. A filter
     that rarely matches would read every schedule there is: without one, the first page is found at once."""
-
-    async def work(tx: Tx) -> tuple[list[Schedule], int | None]:
-        first = None
-        if _may_match_rarely(query):
-            every = ScheduleList(tenant=query.tenant, deleted=True)
-            if await tx.count(every, at_most=LOOKED_THROUGH + 1) > LOOKED_THROUGH:
-                first = LOOKED_THROUGH
-        if isinstance(query, ScheduleList):
-            return await tx.find(replace(query, newest=first), limit), first
-        return await tx.find(replace(query, first=first), limit), first
-
-    return work
+    first = None
+    if _may_match_rarely(query):
+        every = ScheduleList(tenant=query.tenant, deleted=True)
+        if await tx.count(every, at_most=LOOKED_THROUGH + 1) > LOOKED_THROUGH:
+            first = LOOKED_THROUGH
+    if isinstance(query, ScheduleList):
+        return await tx.find(replace(query, newest=first), limit), first
+    return await tx.find(replace(query, first=first), limit), first
 
 
 def _may_match_rarely(query: OrderedSchedules) -> bool:
@@ -130,12 +122,10 @@ def _may_match_rarely(query: OrderedSchedules) -> bool:
     return has_status or any(named)
 
 
-def schedule_runs(tenant: str, key: str, limit: int, **filters: Any) -> Work[list[Run]]:
-    async def work(tx: Tx) -> list[Run]:
-        schedule = await find_any_schedule(tx, tenant, key)
-        return await _ledger(tx, RunList(schedule_id=schedule.id, **filters), limit)
-
-    return work
+@as_work
+async def schedule_runs(tx: Tx, /, tenant: str, key: str, limit: int, **filters: Any) -> list[Run]:
+    schedule = await find_any_schedule(tx, tenant, key)
+    return await _ledger(tx, RunList(schedule_id=schedule.id, **filters), limit)
 
 
 async def _ledger(tx: Tx, query: RunList, limit: int) -> list[Run]:
@@ -169,14 +159,11 @@ def _is_in(row: Run, query: RunList) -> bool:
     )
 
 
-def schedule_events(tenant: str, key: str) -> Work[list[Event]]:
+@as_work
+async def schedule_events(tx: Tx, tenant: str, key: str) -> list[Event]:
     """Every change of the schedule, oldest first: who, when, before, after. Also of one that is deleted."""
-
-    async def work(tx: Tx) -> list[Event]:
-        schedule = await find_any_schedule(tx, tenant, key)
-        return await _events(tx, schedule)
-
-    return work
+    schedule = await find_any_schedule(tx, tenant, key)
+    return await _events(tx, schedule)
 
 
 async def _events(tx: Tx, schedule: Schedule) -> list[Event]:
@@ -197,13 +184,10 @@ def _version(event: Event) -> int:
     return version
 
 
-def upcoming(tenant: str, key: str, n: int) -> Work[list[Occurrence]]:
+@as_work
+async def upcoming(tx: Tx, tenant: str, key: str, n: int) -> list[Occurrence]:
     """The next times of a schedule. One that is not active has those that it would have if it were resumed now."""
-
-    async def work(tx: Tx) -> list[Occurrence]:
-        return next_times(await find_schedule(tx, tenant, key), tx.now, n)
-
-    return work
+    return next_times(await find_schedule(tx, tenant, key), tx.now, n)
 
 
 def next_times(schedule: Schedule, now: datetime, n: int) -> list[Occurrence]:
@@ -245,25 +229,22 @@ def _occurrences(
     return found
 
 
-def why(tenant: str, key: str, at: datetime) -> Work[Why]:
+@as_work
+async def why(tx: Tx, tenant: str, key: str, at: datetime) -> Why:
     """What became of an expected time. A naive `at` is read on the clock of the schedule's zone."""
-
-    async def work(tx: Tx) -> Why:
-        schedule = await find_any_schedule(tx, tenant, key)
-        instant = at if at.tzinfo else recurrence.on_clock(at, schedule.timezone)
-        check_near(schedule, instant, tx.now)
-        instant = meant(schedule, instant)
-        row = await _row_at(tx, schedule, instant)
-        pauses = _pauses(await _events(tx, schedule))
-        owner = await tx.get(Tenant, tenant)
-        suspended = owner is not None and owner.status is TenantStatus.SUSPENDED
-        waiting = await _waiting(tx, schedule, row)
-        linked = [] if row is None else await links_of(tx, schedule, row)
-        return explain(
-            schedule, instant, row, tx.now, pauses, suspended=suspended, waiting=waiting, linked=linked
-        )
-
-    return work
+    schedule = await find_any_schedule(tx, tenant, key)
+    instant = at if at.tzinfo else recurrence.on_clock(at, schedule.timezone)
+    check_near(schedule, instant, tx.now)
+    instant = meant(schedule, instant)
+    row = await _row_at(tx, schedule, instant)
+    pauses = _pauses(await _events(tx, schedule))
+    owner = await tx.get(Tenant, tenant)
+    suspended = owner is not None and owner.status is TenantStatus.SUSPENDED
+    waiting = await _waiting(tx, schedule, row)
+    linked = [] if row is None else await links_of(tx, schedule, row)
+    return explain(
+        schedule, instant, row, tx.now, pauses, suspended=suspended, waiting=waiting, linked=linked
+    )
 
 
 async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
@@ -278,31 +259,25 @@ async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
     return nobody_handles(await every_node(tx), tx.now, schedule.tenant, started.kind, started.queue)
 
 
-def explained_runs(tenant: str, key: str, limit: int) -> Work[list[Why]]:
+@as_work
+async def explained_runs(tx: Tx, tenant: str, key: str, limit: int) -> list[Why]:
     """The latest rows of the ledger, oldest first, each with what `why` says of its time."""
-
-    async def work(tx: Tx) -> list[Why]:
-        schedule = await find_any_schedule(tx, tenant, key)
-        rows = await _ledger(tx, RunList(schedule_id=schedule.id), limit)
-        links = {row.id: await links_of(tx, schedule, row) for row in rows if row.causes or row.effects}
-        return [
-            explain(schedule, row.scheduled_at, row, tx.now, [], linked=links.get(row.id, ()))
-            for row in reversed(rows)
-        ]
-
-    return work
+    schedule = await find_any_schedule(tx, tenant, key)
+    rows = await _ledger(tx, RunList(schedule_id=schedule.id), limit)
+    links = {row.id: await links_of(tx, schedule, row) for row in rows if row.causes or row.effects}
+    return [
+        explain(schedule, row.scheduled_at, row, tx.now, [], linked=links.get(row.id, ()))
+        for row in reversed(rows)
+    ]
 
 
-def last_runs(schedules: Sequence[Schedule], limit: int) -> Work[dict[str, list[Run]]]:
+@as_work
+async def last_runs(tx: Tx, schedules: Sequence[Schedule], limit: int) -> dict[str, list[Run]]:
     """The latest rows of the ledger of each schedule, by its id, oldest first."""
-
-    async def work(tx: Tx) -> dict[str, list[Run]]:
-        found = {}
-        for schedule in schedules:
-            found[schedule.id] = (await tx.find(RunList(schedule_id=schedule.id), limit))[::-1]
-        return found
-
-    return work
+    found = {}
+    for schedule in schedules:
+        found[schedule.id] = (await tx.find(RunList(schedule_id=schedule.id), limit))[::-1]
+    return found
 
 
 async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:
@@ -342,17 +317,12 @@ def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime | None, st
     return stretches
 
 
-def open_schedules(tenant: str) -> Work[int]:
+@as_work
+async def open_schedules(tx: Tx, tenant: str) -> int:
     """How many are neither deleted nor completed: a number that every store keeps."""
-
-    async def work(tx: Tx) -> int:
-        return await tx.count(OpenSchedules(tenant=tenant))
-
-    return work
+    return await tx.count(OpenSchedules(tenant=tenant))
 
 
-def count_schedules(query: ScheduleList) -> Work[int]:
-    async def work(tx: Tx) -> int:
-        return await tx.count(query)
-
-    return work
+@as_work
+async def count_schedules(tx: Tx, query: ScheduleList) -> int:
+    return await tx.count(query)

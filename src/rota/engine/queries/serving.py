@@ -13,11 +13,12 @@ from ...domain import gate
 from ...domain import serving as fleet
 from ...domain.model import Gate, NodeState, PausedQueue, Task
 from ...domain.serving import Waiting, explain, paused_id
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import EndedTasks, GateList, OpenTasks, PausedQueues, UpcomingTasks
 from ..commands.gates import first_in_lines
 from ..commands.serving import every_node
 from ..commands.shared import find_task
+from ..work import as_work
 
 __all__ = ["Fleet", "QueueUse", "fleet_of", "queues_in_use", "wait_of", "waiting_of"]
 
@@ -55,47 +56,39 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return fleet.living(self.nodes, self.at)
 
 
-def fleet_of(tenant: str | None) -> Work[Fleet]:
+@as_work
+async def fleet_of(tx: Tx, tenant: str | None) -> Fleet:
     """The nodes that a tenant may see (None: all)."""
-
-    async def work(tx: Tx) -> Fleet:
-        nodes = await every_node(tx)
-        return Fleet(nodes=nodes if tenant is None else fleet.seen_by(nodes, tenant), at=tx.now)
-
-    return work
+    nodes = await every_node(tx)
+    return Fleet(nodes=nodes if tenant is None else fleet.seen_by(nodes, tenant), at=tx.now)
 
 
-def queues_in_use(tenant: str) -> Work[list[QueueUse]]:
+@as_work
+async def queues_in_use(tx: Tx, tenant: str) -> list[QueueUse]:
     """Every queue of the tenant that has or had tasks within minutes, is paused, or is served by name; by name."""
-
-    async def work(tx: Tx) -> list[QueueUse]:
-        tasks: Counter[tuple[str, str]] = Counter()
-        for (owner, queue, status), number in (
-            await tx.tally(OpenTasks(), "tenant", "queue", "status")
-        ).items():
-            if owner == tenant:
-                tasks[queue, status] += number
-        paused = {each.queue: each for each in await tx.find(PausedQueues(tenant=tenant), PAUSED_AT_MOST)}
-        workers = fleet.living(fleet.workers_of(await every_node(tx), tenant), tx.now)
-        rates, lined = await _rates(tx, tenant), await _lined_at(tx, tenant)
-        served = {name for node in workers for name in node.queues or ()}
-        names = {queue for queue, _ in tasks} | paused.keys() | served | rates.keys()
-        return [
-            QueueUse(
-                name=name,
-                pending=tasks[name, "pending"],
-                running=tasks[name, "running"],
-                workers=sum(node.queues is None or name in node.queues for node in workers),
-                oldest_at=(
-                    await _oldest_at(tx, tenant, name, lined.get(name)) if tasks[name, "pending"] else None
-                ),
-                ended_per_minute=rates.get(name, 0.0),
-                paused=paused.get(name),
-            )
-            for name in sorted(names)
-        ]
-
-    return work
+    tasks: Counter[tuple[str, str]] = Counter()
+    for (owner, queue, status), number in (await tx.tally(OpenTasks(), "tenant", "queue", "status")).items():
+        if owner == tenant:
+            tasks[queue, status] += number
+    paused = {each.queue: each for each in await tx.find(PausedQueues(tenant=tenant), PAUSED_AT_MOST)}
+    workers = fleet.living(fleet.workers_of(await every_node(tx), tenant), tx.now)
+    rates, lined = await _rates(tx, tenant), await _lined_at(tx, tenant)
+    served = {name for node in workers for name in node.queues or ()}
+    names = {queue for queue, _ in tasks} | paused.keys() | served | rates.keys()
+    return [
+        QueueUse(
+            name=name,
+            pending=tasks[name, "pending"],
+            running=tasks[name, "running"],
+            workers=sum(node.queues is None or name in node.queues for node in workers),
+            oldest_at=(
+                await _oldest_at(tx, tenant, name, lined.get(name)) if tasks[name, "pending"] else None
+            ),
+            ended_per_minute=rates.get(name, 0.0),
+            paused=paused.get(name),
+        )
+        for name in sorted(names)
+    ]
 
 
 async def _rates(tx: Tx, tenant: str) -> dict[str, float]:
@@ -127,13 +120,10 @@ async def _lined_at(tx: Tx, tenant: str) -> dict[str, datetime]:
     return found
 
 
-def waiting_of(tenant: str, id: str) -> Work[Waiting | None]:
+@as_work
+async def waiting_of(tx: Tx, tenant: str, id: str) -> Waiting | None:
     """What a task waits for."""
-
-    async def work(tx: Tx) -> Waiting | None:
-        return await wait_of(tx, await find_task(tx, tenant, id))
-
-    return work
+    return await wait_of(tx, await find_task(tx, tenant, id))
 
 
 async def wait_of(tx: Tx, task: Task) -> Waiting | None:

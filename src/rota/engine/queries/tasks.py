@@ -18,7 +18,7 @@ from ...domain.model import (
     TaskStatus,
 )
 from ...domain.workflow import MOST_UNREAD, Signal, Step
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import (
     LONG_BEGINNING,
     ArtifactList,
@@ -29,6 +29,7 @@ from ...stores.queries import (
 )
 from ..commands.shared import find_any_schedule, find_task
 from ..commands.workflows import steps_of
+from ..work import as_work
 
 __all__ = [
     "Recent",
@@ -52,103 +53,76 @@ LOOKED_AT = 100_000
 """Among so many tasks one is looked for by a short beginning of its id."""
 
 
-def one_task(tenant: str, id: str) -> Work[Task]:
-    async def work(tx: Tx) -> Task:
-        return (await find_task(tx, tenant, id)).as_of(tx.now)
-
-    return work
+@as_work
+async def one_task(tx: Tx, tenant: str, id: str) -> Task:
+    return (await find_task(tx, tenant, id)).as_of(tx.now)
 
 
-def tasks_by_beginning(tenant: str, beginning: str, limit: int) -> Work[list[Task]]:
+@as_work
+async def tasks_by_beginning(tx: Tx, tenant: str, beginning: str, limit: int) -> list[Task]:
     """The newest tasks whose ids begin so. Refused, if for a beginning that is short very many would be looked at."""
-
-    async def work(tx: Tx) -> list[Task]:
-        if len(beginning) < LONG_BEGINNING:
-            number = await tx.count(TaskList(tenant=tenant, at=tx.now), at_most=LOOKED_AT + 1)
-            if number > LOOKED_AT:
-                problem = f"{shown(beginning)} is too short for the beginning of an id, among so many tasks"
-                raise Invalid("task_id", problem, f"give at least {LONG_BEGINNING} characters")
-        return await tx.find(TasksByBeginning(tenant=tenant, beginning=beginning), limit)
-
-    return work
+    if len(beginning) < LONG_BEGINNING:
+        number = await tx.count(TaskList(tenant=tenant, at=tx.now), at_most=LOOKED_AT + 1)
+        if number > LOOKED_AT:
+            problem = f"{shown(beginning)} is too short for the beginning of an id, among so many tasks"
+            raise Invalid("task_id", problem, f"give at least {LONG_BEGINNING} characters")
+    return await tx.find(TasksByBeginning(tenant=tenant, beginning=beginning), limit)
 
 
-def some_tasks(tenant: str, ids: Collection[str]) -> Work[dict[str, Task]]:
+@as_work
+async def some_tasks(tx: Tx, tenant: str, ids: Collection[str]) -> dict[str, Task]:
     """The tasks that exist, by id."""
-
-    async def work(tx: Tx) -> dict[str, Task]:
-        found = await tx.get_many(Task, ids)
-        return {id: task.as_of(tx.now) for id, task in found.items() if task.tenant == tenant}
-
-    return work
+    found = await tx.get_many(Task, ids)
+    return {id: task.as_of(tx.now) for id, task in found.items() if task.tenant == tenant}
 
 
-def artifacts_of(tenant: str, id: str) -> Work[list[Artifact]]:
+@as_work
+async def artifacts_of(tx: Tx, tenant: str, id: str) -> list[Artifact]:
     """What a task left, by name; before that what its handler returned, if that is anything."""
-
-    async def work(tx: Tx) -> list[Artifact]:
-        task = await find_task(tx, tenant, id)
-        found = await tx.find(ArtifactList(task_ids=(task.id,)), artifact.MOST_OF_TASK)
-        result = artifact.result_of(task)
-        return found if result is None else [result, *found]
-
-    return work
+    task = await find_task(tx, tenant, id)
+    found = await tx.find(ArtifactList(task_ids=(task.id,)), artifact.MOST_OF_TASK)
+    result = artifact.result_of(task)
+    return found if result is None else [result, *found]
 
 
-def one_artifact(tenant: str, id: str, name: str) -> Work[Artifact | None]:
-    async def work(tx: Tx) -> Artifact | None:
-        task = await find_task(tx, tenant, id)
-        if name == artifact.RESULT:
-            return artifact.result_of(task)
-        return await tx.get(Artifact, artifact.id_of(task.id, name))
-
-    return work
+@as_work
+async def one_artifact(tx: Tx, tenant: str, id: str, name: str) -> Artifact | None:
+    task = await find_task(tx, tenant, id)
+    if name == artifact.RESULT:
+        return artifact.result_of(task)
+    return await tx.get(Artifact, artifact.id_of(task.id, name))
 
 
-def named_contents(keys: Sequence[str]) -> Work[set[str]]:
+@as_work
+async def named_contents(tx: Tx, keys: Sequence[str]) -> set[str]:
     """The contents that some record names."""
-
-    async def work(tx: Tx) -> set[str]:
-        found = await tx.find(ArtifactsByContent(contents=tuple(keys)), len(keys))
-        return {each.content for each in found if each.content is not None}
-
-    return work
+    found = await tx.find(ArtifactsByContent(contents=tuple(keys)), len(keys))
+    return {each.content for each in found if each.content is not None}
 
 
-def steps_of_task(tenant: str, id: str) -> Work[list[Step]]:
+@as_work
+async def steps_of_task(tx: Tx, tenant: str, id: str) -> list[Step]:
     """What a workflow did and waits for, oldest first."""
-
-    async def work(tx: Tx) -> list[Step]:
-        return await steps_of(await find_task(tx, tenant, id))(tx)
-
-    return work
+    return await steps_of(await find_task(tx, tenant, id))(tx)
 
 
-def unread_signals(tenant: str, id: str) -> Work[list[Signal]]:
+@as_work
+async def unread_signals(tx: Tx, tenant: str, id: str) -> list[Signal]:
     """What was sent to a workflow and not received yet, oldest first."""
-
-    async def work(tx: Tx) -> list[Signal]:
-        task = await find_task(tx, tenant, id)
-        return await tx.find(SignalList(task_ids=(task.id,), unread=True), MOST_UNREAD)
-
-    return work
+    task = await find_task(tx, tenant, id)
+    return await tx.find(SignalList(task_ids=(task.id,), unread=True), MOST_UNREAD)
 
 
-def task_page(tenant: str, limit: int, **filters: Any) -> Work[list[Task]]:
+@as_work
+async def task_page(tx: Tx, /, tenant: str, limit: int, **filters: Any) -> list[Task]:
     """The newest tasks that match; `schedule` is a schedule's key or id."""
-
-    async def work(tx: Tx) -> list[Task]:
-        query = await task_list(tx, tenant, filters)
-        return [task.as_of(tx.now) for task in await tx.find(query, limit)]
-
-    return work
+    query = await task_list(tx, tenant, filters)
+    return [task.as_of(tx.now) for task in await tx.find(query, limit)]
 
 
-def count_matching(tenant: str, at_most: int | None = None, **filters: Any) -> Work[int]:
-    async def work(tx: Tx) -> int:
-        return await tx.count(await task_list(tx, tenant, filters), at_most=at_most)
-
-    return work
+@as_work
+async def count_matching(tx: Tx, /, tenant: str, at_most: int | None = None, **filters: Any) -> int:
+    return await tx.count(await task_list(tx, tenant, filters), at_most=at_most)
 
 
 async def task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
@@ -159,13 +133,10 @@ async def task_list(tx: Tx, tenant: str, filters: dict[str, Any]) -> TaskList:
     return TaskList(tenant=tenant, at=tx.now, **chosen)
 
 
-def task_query(tenant: str, **filters: Any) -> Work[TaskList]:
+@as_work
+async def task_query(tx: Tx, /, tenant: str, **filters: Any) -> TaskList:
     """The listing itself, a schedule's key resolved: for commands that act on what it finds."""
-
-    async def work(tx: Tx) -> TaskList:
-        return await task_list(tx, tenant, filters)
-
-    return work
+    return await task_list(tx, tenant, filters)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -182,18 +153,15 @@ class Recent(msgspec.Struct, frozen=True, kw_only=True):
     back: timedelta | None
 
 
-def recent_tasks(tenant: str, limit: int, back: timedelta | None, **filters: Any) -> Work[Recent]:
+@as_work
+async def recent_tasks(tx: Tx, /, tenant: str, limit: int, back: timedelta | None, **filters: Any) -> Recent:
     """The newest tasks that match, of those that were created within `back`. Without it: as far back as a bounded look
     reaches, since what matches rarely would be looked for in all tasks there are."""
-
-    async def work(tx: Tx) -> Recent:
-        query = await task_list(tx, tenant, filters)
-        reach = back if back is not None else await _reach(tx, query)
-        since = None if reach is None or reach >= tx.now - _EPOCH else tx.now - reach
-        found = await tx.find(replace(query, since=since), limit)
-        return Recent(tasks=[task.as_of(tx.now) for task in found], back=None if since is None else reach)
-
-    return work
+    query = await task_list(tx, tenant, filters)
+    reach = back if back is not None else await _reach(tx, query)
+    since = None if reach is None or reach >= tx.now - _EPOCH else tx.now - reach
+    found = await tx.find(replace(query, since=since), limit)
+    return Recent(tasks=[task.as_of(tx.now) for task in found], back=None if since is None else reach)
 
 
 async def _reach(tx: Tx, query: TaskList) -> timedelta | None:

@@ -15,7 +15,7 @@ from ...domain.model import (
     Template,
     Tenant,
 )
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import (
     AlarmList,
     ApiKeyList,
@@ -30,6 +30,7 @@ from ...stores.queries import (
 )
 from ..commands.shared import find_any_schedule, find_calendar, find_template
 from ..commands.tenants import find_tenant
+from ..work import as_work
 
 __all__ = [
     "TenantUse",
@@ -52,16 +53,13 @@ CALENDARS_AT_MOST = 10_000
 GATES_AT_ONCE = 1000
 
 
-def template_named(tenant: str, name: str) -> Work[str]:
+@as_work
+async def template_named(tx: Tx, tenant: str, name: str) -> str:
     """The id of the template that is called so, by id or alias; the name itself if there is none."""
-
-    async def work(tx: Tx) -> str:
-        try:
-            return (await find_template(tx, tenant, name)).id
-        except NotFound:
-            return name
-
-    return work
+    try:
+        return (await find_template(tx, tenant, name)).id
+    except NotFound:
+        return name
 
 
 TENANTS_AT_ONCE = 1000
@@ -76,58 +74,44 @@ class TenantUse(msgspec.Struct, frozen=True, kw_only=True):
     open_tasks: int
 
 
-def one_template(tenant: str, id: str) -> Work[Template]:
-    async def work(tx: Tx) -> Template:
-        return await find_template(tx, tenant, id)
-
-    return work
+@as_work
+async def one_template(tx: Tx, tenant: str, id: str) -> Template:
+    return await find_template(tx, tenant, id)
 
 
-def template_page(tenant: str, limit: int, after: str | None = None) -> Work[list[Template]]:
+@as_work
+async def template_page(tx: Tx, tenant: str, limit: int, after: str | None = None) -> list[Template]:
     """The newest first; `after` is the id of the last one seen."""
-
-    async def work(tx: Tx) -> list[Template]:
-        return await tx.find(TemplateList(tenant=tenant, after=after), limit)
-
-    return work
+    return await tx.find(TemplateList(tenant=tenant, after=after), limit)
 
 
-def key_page(tenant: str | None, limit: int, after: str | None = None) -> Work[list[ApiKey]]:
+@as_work
+async def key_page(tx: Tx, tenant: str | None, limit: int, after: str | None = None) -> list[ApiKey]:
     """The newest first, revoked ones too; of the tenant (None: of any, and those to every tenant)."""
-
-    async def work(tx: Tx) -> list[ApiKey]:
-        return await tx.find(ApiKeyList(tenant=tenant, after=after), limit)
-
-    return work
+    return await tx.find(ApiKeyList(tenant=tenant, after=after), limit)
 
 
-def one_tenant(name: str) -> Work[Tenant]:
+@as_work
+async def one_tenant(tx: Tx, name: str) -> Tenant:
     """Its record, or what stands for one that is only used."""
-
-    async def work(tx: Tx) -> Tenant:
-        return await find_tenant(tx, name)
-
-    return work
+    return await find_tenant(tx, name)
 
 
-def tenants_in_use() -> Work[list[TenantUse]]:
+@as_work
+async def tenants_in_use(tx: Tx) -> list[TenantUse]:
     """Every tenant that has a record, a living schedule or an open task; by name."""
-
-    async def work(tx: Tx) -> list[TenantUse]:
-        known = {tenant.id: tenant for tenant in await _every_tenant(tx)}
-        schedules = await tx.tally(ScheduleList(tenant=None), "tenant")
-        tasks = await tx.tally(OpenTasks(), "tenant")
-        names = known.keys() | {name for (name,) in (*schedules, *tasks)}
-        return [
-            TenantUse(
-                tenant=known.get(name) or Tenant(id=name, tenant=name, created_at=tx.now),
-                schedules=schedules.get((name,), 0),
-                open_tasks=tasks.get((name,), 0),
-            )
-            for name in sorted(names)
-        ]
-
-    return work
+    known = {tenant.id: tenant for tenant in await _every_tenant(tx)}
+    schedules = await tx.tally(ScheduleList(tenant=None), "tenant")
+    tasks = await tx.tally(OpenTasks(), "tenant")
+    names = known.keys() | {name for (name,) in (*schedules, *tasks)}
+    return [
+        TenantUse(
+            tenant=known.get(name) or Tenant(id=name, tenant=name, created_at=tx.now),
+            schedules=schedules.get((name,), 0),
+            open_tasks=tasks.get((name,), 0),
+        )
+        for name in sorted(names)
+    ]
 
 
 async def _every_tenant(tx: Tx) -> list[Tenant]:
@@ -140,74 +124,59 @@ async def _every_tenant(tx: Tx) -> list[Tenant]:
             return found
 
 
-def event_page(
-    tenant: str, limit: int, subject_id: str | None = None, after: Cursor | None = None
-) -> Work[list[Event]]:
+@as_work
+async def event_page(
+    tx: Tx, tenant: str, limit: int, subject_id: str | None = None, after: Cursor | None = None
+) -> list[Event]:
     """What people did, oldest first."""
-
-    async def work(tx: Tx) -> list[Event]:
-        return await tx.find(EventList(tenant=tenant, subject_id=subject_id, after=after), limit)
-
-    return work
+    return await tx.find(EventList(tenant=tenant, subject_id=subject_id, after=after), limit)
 
 
-def alarm_page(
-    tenant: str, limit: int, schedule: str | None = None, *, is_open: bool = True, after: Cursor | None = None
-) -> Work[list[Alarm]]:
+@as_work
+async def alarm_page(
+    tx: Tx,
+    tenant: str,
+    limit: int,
+    schedule: str | None = None,
+    *,
+    is_open: bool = True,
+    after: Cursor | None = None,
+) -> list[Alarm]:
     """Alarms, newest first; of a schedule, by its key or id, deleted or not."""
-
-    async def work(tx: Tx) -> list[Alarm]:
-        subject = None if schedule is None else (await find_any_schedule(tx, tenant, schedule)).id
-        return await tx.find(
-            AlarmList(tenant=tenant, subject_id=subject, is_open=is_open, after=after), limit
-        )
-
-    return work
+    subject = None if schedule is None else (await find_any_schedule(tx, tenant, schedule)).id
+    return await tx.find(AlarmList(tenant=tenant, subject_id=subject, is_open=is_open, after=after), limit)
 
 
-def alarm_rules(tenant: str) -> Work[dict[str, AlarmRules]]:
-    async def work(tx: Tx) -> dict[str, AlarmRules]:
-        record = await tx.get(Tenant, tenant)
-        return {} if record is None else dict(record.alarm_rules)
-
-    return work
+@as_work
+async def alarm_rules(tx: Tx, tenant: str) -> dict[str, AlarmRules]:
+    record = await tx.get(Tenant, tenant)
+    return {} if record is None else dict(record.alarm_rules)
 
 
-def task_limits(tenant: str) -> Work[dict[str, Limit]]:
+@as_work
+async def task_limits(tx: Tx, tenant: str) -> dict[str, Limit]:
     """The limits of its tasks, by what they limit."""
-
-    async def work(tx: Tx) -> dict[str, Limit]:
-        record = await tx.get(Tenant, tenant)
-        return {} if record is None else record.limits.tasks
-
-    return work
+    record = await tx.get(Tenant, tenant)
+    return {} if record is None else record.limits.tasks
 
 
-def are_gates_under(tenant: str, subject: str, limit: Limit) -> Work[bool]:
+@as_work
+async def are_gates_under(tx: Tx, tenant: str, subject: str, limit: Limit) -> bool:
     """Whether every gate of the subject has this limit."""
-
-    async def work(tx: Tx) -> bool:
-        after = None
-        while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
-            if any(found.limit != limit for found in page):
-                return False
-            after = page[-1].id
-        return True
-
-    return work
+    after = None
+    while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
+        if any(found.limit != limit for found in page):
+            return False
+        after = page[-1].id
+    return True
 
 
-def one_calendar(tenant: str, name: str) -> Work[Calendar]:
-    async def work(tx: Tx) -> Calendar:
-        return await find_calendar(tx, tenant, name, lock=False)
-
-    return work
+@as_work
+async def one_calendar(tx: Tx, tenant: str, name: str) -> Calendar:
+    return await find_calendar(tx, tenant, name, lock=False)
 
 
-def all_calendars(tenant: str) -> Work[list[Calendar]]:
+@as_work
+async def all_calendars(tx: Tx, tenant: str) -> list[Calendar]:
     """By name."""
-
-    async def work(tx: Tx) -> list[Calendar]:
-        return await tx.find(CalendarList(tenant=tenant), CALENDARS_AT_MOST)
-
-    return work
+    return await tx.find(CalendarList(tenant=tenant), CALENDARS_AT_MOST)

@@ -11,11 +11,12 @@ from ...domain import workflow
 from ...domain.model import NodeState, Task, TaskStatus
 from ...domain.serving import living
 from ...domain.workflow import Step
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import SignalList, StepList, TaskList
 from ..commands.serving import every_node
 from ..commands.shared import find_task
 from ..commands.workflows import steps_of
+from ..work import as_work
 
 __all__ = ["RunTree", "check_workflows", "tree_of"]
 
@@ -35,12 +36,10 @@ class RunTree(msgspec.Struct, frozen=True, kw_only=True):
     children: dict[str, RunTree] = msgspec.field(default_factory=dict)
 
 
-def tree_of(tenant: str, id: str) -> Work[RunTree]:
-    async def work(tx: Tx) -> RunTree:
-        task = (await find_task(tx, tenant, id)).as_of(tx.now)
-        return await _tree(tx, task, DEPTH, [MOST_CHILDREN])
-
-    return work
+@as_work
+async def tree_of(tx: Tx, tenant: str, id: str) -> RunTree:
+    task = (await find_task(tx, tenant, id)).as_of(tx.now)
+    return await _tree(tx, task, DEPTH, [MOST_CHILDREN])
 
 
 async def _tree(tx: Tx, task: Task, depth: int, left: list[int]) -> RunTree:
@@ -55,19 +54,16 @@ async def _tree(tx: Tx, task: Task, depth: int, left: list[int]) -> RunTree:
     return RunTree(task=task, steps=steps, children=children)
 
 
-def check_workflows(tenant: str) -> Work[list[str]]:
+@as_work
+async def check_workflows(tx: Tx, tenant: str) -> list[str]:
     """Which will not go on, and why, one sentence each. Live runs are read by their index, up to `LOOKED_AT`; of those
     only the steps and signals of the runs that can have such trouble."""
-
-    async def work(tx: Tx) -> list[str]:
-        runs: list[Task] = []
-        for status in (TaskStatus.PENDING, TaskStatus.RUNNING):
-            query = TaskList(tenant=tenant, at=tx.now, status=status, is_workflow=True)
-            runs += await tx.find(query, LOOKED_AT)
-        alive = living(await every_node(tx), tx.now)
-        return [*_stranded(runs, alive), *await _never_ending(tx, runs), *await _unheard(tx, runs)]
-
-    return work
+    runs: list[Task] = []
+    for status in (TaskStatus.PENDING, TaskStatus.RUNNING):
+        query = TaskList(tenant=tenant, at=tx.now, status=status, is_workflow=True)
+        runs += await tx.find(query, LOOKED_AT)
+    alive = living(await every_node(tx), tx.now)
+    return [*_stranded(runs, alive), *await _never_ending(tx, runs), *await _unheard(tx, runs)]
 
 
 def _stranded(runs: Sequence[Task], alive: Sequence[NodeState]) -> list[str]:

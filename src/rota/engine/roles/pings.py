@@ -21,9 +21,10 @@ from urllib.parse import urlsplit, urlunsplit
 from ...domain.errors import StoreError
 from ...domain.model import Run, RunStatus, Schedule, Task, TaskStatus
 from ...domain.schedule.run import follows
-from ...stores.base import Store, Tx, Work
+from ...stores.base import Store, Tx
 from ..clock import Clock, sleep
 from ..observe.telemetry import Observation, Observer, PingFailed, TaskMoved, TaskStarted, TimesHandled
+from ..work import as_work
 
 if TYPE_CHECKING:
     import httpx
@@ -171,8 +172,6 @@ def _says(task: Task) -> str | None:
     return {RunStatus.COMPLETED: "", RunStatus.FAILED: "fail"}.get(follows(task))
 
 
-def _schedules(ids: set[str]) -> Work[dict[str, Schedule]]:
-    async def work(tx: Tx) -> dict[str, Schedule]:
-        return await tx.get_many(Schedule, ids)
-
-    return work
+@as_work
+async def _schedules(tx: Tx, ids: set[str]) -> dict[str, Schedule]:
+    return await tx.get_many(Schedule, ids)
