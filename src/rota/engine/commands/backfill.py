@@ -28,7 +28,7 @@ from ...domain.schedule import backfill, run
 from ...stores.base import Tx
 from ...stores.queries import RunList
 from ..work import as_work
-from .shared import audit, find_schedule, limits_of
+from .shared import find_schedule, limits_of, put_audited
 
 __all__ = ["NOT_FILLED", "Filled", "Fillings", "Situation", "begin_backfill", "cancel_backfill"]
 
@@ -60,7 +60,7 @@ async def begin_backfill(
         return replace(new, passed=passed, started=new.total - passed)
     words = f"{new.total:,} times from {new.start.isoformat()} to {new.end.isoformat()}"
     changed = replace(old, backfill=new, updated_at=tx.now, updated_by=actor)
-    audit(tx, "backfilled", actor, old, tx.put(backfill.awake(changed, tx.now)), words)
+    put_audited(tx, "backfilled", actor, old, backfill.awake(changed, tx.now), words)
     return new
 
 
@@ -74,7 +74,7 @@ async def cancel_backfill(tx: Tx, tenant: str, key: str, actor: str) -> Backfill
     if new is not old.backfill:
         words = f"after {new.started:,} of {new.total:,} times"
         changed = backfill.own_times(replace(old, backfill=new, updated_at=tx.now, updated_by=actor))
-        audit(tx, "backfill cancelled", actor, old, tx.put(changed), words)
+        put_audited(tx, "backfill cancelled", actor, old, changed, words)
     return new
 
 

@@ -4,7 +4,7 @@ before."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...domain.errors import Refused
@@ -12,10 +12,18 @@ from ...domain.model import Calendar, Schedule, ScheduleStatus
 from ...domain.schedule import calendars as rules
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
-from ...stores.queries import Cursor, ScheduleList
+from ...stores.queries import ScheduleList
 from ..work import as_work
 from .schedules import write_planned
-from .shared import audit, find_calendar, limits_of, sets_named
+from .shared import (
+    audit,
+    cursor_behind,
+    find_calendar,
+    find_every,
+    limits_of,
+    put_audited,
+    sets_named,
+)
 
 __all__ = [
     "create_calendar",
@@ -35,9 +43,7 @@ async def create_calendar(tx: Tx, tenant: str, name: str, fields: Mapping[str, A
         return old  # the same again, or an answer was lost
     if old is not None:
         raise Refused("calendar_exists", calendar=name)
-    created = tx.put(new)
-    audit(tx, "created", actor, None, created)
-    return created
+    return put_audited(tx, "created", actor, None, new)
 
 
 @as_work
@@ -54,15 +60,13 @@ async def edit_calendar(
     if new is old:
         return old
     await _govern(tx, new, actor)
-    stored = tx.put(new)
-    audit(tx, "updated", actor, old, stored)
-    return stored
+    return put_audited(tx, "updated", actor, old, new)
 
 
 async def _govern(tx: Tx, calendar: Calendar, actor: str) -> None:
     """Plan the schedules that name this calendar by what it covers now. What was due and is not fired is recorded, as
     after any change."""
-    mine = [each async for each in _naming(tx, calendar, deleted=True)]
+    mine = await _naming(tx, calendar, deleted=True)
     known = await sets_named(
         tx, calendar.tenant, [name for each in mine for name in (*each.exclude, *each.only)]
     )
@@ -76,16 +80,10 @@ async def _govern(tx: Tx, calendar: Calendar, actor: str) -> None:
     await write_planned(tx, None, moving, actor)
 
 
-async def _naming(tx: Tx, calendar: Calendar, *, deleted: bool = False) -> AsyncIterator[Schedule]:
-    after: Cursor | None = None
-    while True:
-        page = await tx.find(ScheduleList(tenant=calendar.tenant, deleted=deleted, after=after), PAGE)
-        for each in page:
-            if calendar.name in (*each.exclude, *each.only):
-                yield each
-        if len(page) < PAGE:
-            return
-        after = Cursor(at=page[-1].created_at, id=page[-1].id)
+async def _naming(tx: Tx, calendar: Calendar, *, deleted: bool = False) -> list[Schedule]:
+    every = ScheduleList(tenant=calendar.tenant, deleted=deleted)
+    schedules = await find_every(tx, every, PAGE, cursor_behind)
+    return [each for each in schedules if calendar.name in (*each.exclude, *each.only)]
 
 
 def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
@@ -98,7 +96,7 @@ def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
             return  # an answer was lost
         old = await find_calendar(tx, tenant, name)
         was_there = True
-        async for each in _naming(tx, old):
+        for each in await _naming(tx, old):
             if each.status is not ScheduleStatus.COMPLETED:
                 raise Refused("calendar_in_use", calendar=name, schedule=each.key)
         tx.delete(old)

@@ -13,7 +13,7 @@ from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, Tem
 from ..work import as_work
 from .schedules import write_planned
 from .serving import check_shell
-from .shared import audit, find_schedule, limits_of
+from .shared import cursor_behind, find_every, find_schedule, limits_of, put_audited
 
 __all__ = ["MakePlan", "apply_plan", "read_stored"]
 
@@ -70,10 +70,10 @@ async def apply_plan(
     await write_planned(tx, stored.limits, planned, actor)
     for calendar in plan.calendars:
         if calendar.new is not None and calendar.new is not calendar.old:
-            audit(tx, _ACTIONS[calendar.action], actor, calendar.old, tx.put(calendar.new))
+            put_audited(tx, _ACTIONS[calendar.action], actor, calendar.old, calendar.new)
     for template in plan.templates:
         if template.new is not None and template.new is not template.old:
-            audit(tx, _ACTIONS[template.action], actor, template.old, tx.put(template.new))
+            put_audited(tx, _ACTIONS[template.action], actor, template.old, template.new)
     return plan
 
 
@@ -92,31 +92,15 @@ async def _stored(tx: Tx, tenant: str, *, lock: bool = False) -> Stored:
     calendars = await tx.find(CalendarList(tenant=tenant), AT_ONCE)
     if lock and calendars:
         calendars = list((await tx.get_many(Calendar, [each.id for each in calendars], lock=True)).values())
-    schedules: dict[str, Schedule] = {}
-    after: Cursor | None = None
-    while True:
-        page = await tx.find(ScheduleList(tenant=tenant, after=after), AT_ONCE)
-        schedules |= {each.key: each for each in page}
-        if len(page) < AT_ONCE:
-            break
-        after = Cursor(page[-1].created_at, page[-1].id)
-    templates = await _templates(tx, tenant)
+    schedules = await find_every(tx, ScheduleList(tenant=tenant), AT_ONCE, cursor_behind)
+    templates = await find_every(tx, TemplateList(tenant=tenant), AT_ONCE)
     return Stored(
         tenant=tenant,
-        schedules=schedules,
+        schedules={each.key: each for each in schedules},
         templates={each.id: each for each in templates},
         calendars=tuple(sorted(calendars, key=lambda each: each.name)),
         limits=limits,
     )
-
-
-async def _templates(tx: Tx, tenant: str) -> list[Template]:
-    found: list[Template] = []
-    while True:
-        page = await tx.find(TemplateList(tenant=tenant, after=found[-1].id if found else None), AT_ONCE)
-        found += page
-        if len(page) < AT_ONCE:
-            return found
 
 
 async def _changed_since(tx: Tx, tenant: str, at: datetime) -> str:

@@ -45,6 +45,7 @@ from .shared import (
     find_schedule,
     find_template,
     limits_of,
+    put_audited,
     sets_named,
     template_of,
     templates_of,
@@ -241,7 +242,7 @@ async def _written(
     for task in marked.values():
         tx.put(task)
     for each in retired:
-        audit(tx, each.action, actor, each.old, tx.put(each.new), each.detail)
+        put_audited(tx, each.action, actor, each.old, each.new, each.detail)
     for linked in chains.written.keys() - moves.keys() - {each.new.id for each in retired}:
         tx.put(chains.written[linked])
     written = []
@@ -249,8 +250,8 @@ async def _written(
         if each.new is each.old:
             written.append(each.new)
             continue
-        written.append(tx.put(backfill.awake(moves[each.new.id].schedule, tx.now)))
-        audit(tx, each.action, actor, each.old, written[-1], each.detail)
+        new = backfill.awake(moves[each.new.id].schedule, tx.now)
+        written.append(put_audited(tx, each.action, actor, each.old, new, each.detail))
     for row in (*rows, *after.with_effects(causes.values(), rows)):
         tx.put(row)
     return written

@@ -11,7 +11,7 @@ from ...domain.serving import forgotten, living, pause, paused_id, runs_no_shell
 from ...stores.base import Tx
 from ...stores.queries import NodeList
 from ..work import as_work
-from .shared import audit
+from .shared import audit, find_every, put_audited
 
 __all__ = [
     "check_shell",
@@ -22,8 +22,6 @@ __all__ = [
     "resume_queue",
     "write_node",
 ]
-
-NODES_AT_ONCE = 1000
 
 
 @as_work
@@ -55,12 +53,7 @@ async def forget_nodes(tx: Tx) -> int:
 
 async def every_node(tx: Tx) -> list[NodeState]:
     """All nodes of the store, dead ones too; by id."""
-    found: list[NodeState] = []
-    while True:
-        page = await tx.find(NodeList(after=found[-1].id if found else None), NODES_AT_ONCE)
-        found += page
-        if len(page) < NODES_AT_ONCE:
-            return found
+    return await find_every(tx, NodeList())
 
 
 async def check_shell(tx: Tx, template: Template) -> None:
@@ -81,9 +74,7 @@ async def pause_queue(tx: Tx, act: str, tenant: str, queue: str, actor: str, not
     new = pause(tenant, queue, tx.now, actor, note)
     if old is not None:
         new = replace(old, note=note)
-    paused = tx.put(new)
-    audit(tx, "paused", actor, old, paused, note, act=act)
-    return paused
+    return put_audited(tx, "paused", actor, old, new, note, act=act)
 
 
 @as_work

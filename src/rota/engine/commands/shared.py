@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ...domain import alarm, keys, serving, template, tenants, workflow
 from ...domain.errors import NotFound, Refused
@@ -18,6 +21,7 @@ from ...domain.model import (
     Limits,
     PausedQueue,
     Receipt,
+    Record,
     Schedule,
     Task,
     TaskStatus,
@@ -29,7 +33,7 @@ from ...domain.recurrence import Covered
 from ...domain.schedule import calendars, definition
 from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
-from ...stores.queries import OpenSchedules, ScheduleByKey, TaskList, TemplateByAlias
+from ...stores.queries import Cursor, OpenSchedules, Query, ScheduleByKey, TaskList, TemplateByAlias
 from ..work import as_work
 
 __all__ = [
@@ -37,13 +41,17 @@ __all__ = [
     "audit",
     "check_room_for_schedules",
     "check_room_for_tasks",
+    "cursor_behind",
     "find_any_schedule",
     "find_calendar",
+    "find_every",
     "find_schedule",
     "find_task",
     "find_template",
     "limits_of",
+    "next_page",
     "once",
+    "put_audited",
     "remove_receipt",
     "room_for_tasks",
     "sets_named",
@@ -52,10 +60,33 @@ __all__ = [
     "write_receipt",
 ]
 
+R = TypeVar("R", bound=Record)
 DEFAULT_LIMITS = Limits()
 LIVE_AT_MOST = 10_000
 """So many live tasks of a schedule are looked at."""
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+async def find_every(
+    tx: Tx, query: Query[R], page: int = 1000, behind: Callable[[R], str | Cursor] = attrgetter("id")
+) -> list[R]:
+    """All that a listing finds, read page by page; `behind` is where a listing goes on after a record."""
+    found: list[R] = []
+    while True:
+        some = await tx.find(query, page)
+        found += some
+        if len(some) < page:
+            return found
+        query = replace(query, after=behind(some[-1]))
+
+
+def cursor_behind(record: Schedule | Task) -> Cursor:
+    return Cursor(at=record.created_at, id=record.id)
+
+
+def next_page(page: Sequence[Schedule | Task], limit: int) -> Cursor | None:
+    """Where the page after this one begins; None: this was the last."""
+    return cursor_behind(page[-1]) if len(page) == limit else None
 
 
 async def limits_of(tx: Tx, tenant: str) -> Limits:
@@ -170,6 +201,22 @@ _FACTS: dict[type[Any], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Calendar: ("calendar", calendars.as_facts),
     Alarm: ("alarm", alarm.as_facts),
 }
+
+
+def put_audited(
+    tx: Tx,
+    action: str,
+    actor: str,
+    before: _Subject | None,
+    after: _Subject,
+    detail: str = "",
+    *,
+    act: str = "",
+) -> _Subject:
+    """Write it, with one line of its history."""
+    stored = tx.put(after)
+    audit(tx, action, actor, before, stored, detail, act=act)
+    return stored
 
 
 def audit(

@@ -10,7 +10,7 @@ from msgspec.structs import fields as fields_of
 from ...domain import task
 from ...domain import template as rules
 from ...domain.errors import Refused
-from ...domain.model import Schedule, Task, Template
+from ...domain.model import Task, Template
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
@@ -19,7 +19,7 @@ from .chains import Chains
 from .gates import put_new
 from .schedules import given_up
 from .serving import check_shell
-from .shared import audit, check_room_for_tasks, find_template, limits_of
+from .shared import audit, check_room_for_tasks, find_template, limits_of, put_audited
 
 __all__ = ["create_template", "delete_template", "edit_template", "execute_template"]
 
@@ -38,9 +38,7 @@ async def create_template(tx: Tx, id: str, tenant: str, fields: Mapping[str, Any
     )
     await check_shell(tx, new)
     await _check_alias(tx, new)
-    created = tx.put(new)
-    audit(tx, "created", actor, None, created)
-    return created
+    return put_audited(tx, "created", actor, None, new)
 
 
 @as_work
@@ -71,9 +69,7 @@ async def edit_template(
     if edited.command != old.command:
         await check_shell(tx, edited)
     await _check_alias(tx, edited)
-    stored = tx.put(edited)
-    audit(tx, "updated", actor, old, stored)
-    return stored
+    return put_audited(tx, "updated", actor, old, edited)
 
 
 async def _with_alias(tx: Tx, tenant: str, id: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -115,8 +111,8 @@ def delete_template(tenant: str, id: str, actor: str, limit: int = 100) -> Work[
         for upstream in chains.written.keys() - {new.id for _, new in changes}:
             tx.put(chains.written[upstream])
         for old, new in changes:
-            gone = chains.written[new.id]
-            _put_deleted(tx, old, gone, actor, f"its template {template.alias} was deleted")
+            why = f"its template {template.alias} was deleted"
+            put_audited(tx, "deleted", actor, old, chains.written[new.id], why)
         if len(schedules) == limit:
             return False
         tx.delete(template)
@@ -124,10 +120,6 @@ def delete_template(tenant: str, id: str, actor: str, limit: int = 100) -> Work[
         return True
 
     return work
-
-
-def _put_deleted(tx: Tx, old: Schedule, new: Schedule, actor: str, detail: str) -> None:
-    audit(tx, "deleted", actor, old, tx.put(new), detail)
 
 
 @as_work

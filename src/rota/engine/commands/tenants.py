@@ -16,7 +16,7 @@ from ...domain.model import ApiKey, Tenant
 from ...stores.base import Tx, Work
 from ...stores.queries import ApiKeyList, ScheduleList, TaskList, TemplateList
 from ..work import as_work
-from .shared import audit
+from .shared import find_every, put_audited
 
 __all__ = [
     "create_key",
@@ -41,9 +41,7 @@ async def create_tenant(tx: Tx, name: str, limits: Mapping[str, Any], actor: str
         if (old.limits, old.status) != (new.limits, new.status):
             raise Refused("tenant_exists", tenant=new.id)
         return old
-    created = tx.put(new)
-    audit(tx, "created", actor, None, created)
-    return created
+    return put_audited(tx, "created", actor, None, new)
 
 
 def set_limits(name: str, changes: Mapping[str, Any], actor: str) -> Work[Tenant]:
@@ -67,9 +65,7 @@ async def _change(
     new = rule(old)
     if new is old:
         return old
-    changed = tx.put(new)
-    audit(tx, action, actor, None if old.version == 0 else old, changed, detail)
-    return changed
+    return put_audited(tx, action, actor, None if old.version == 0 else old, new, detail)
 
 
 async def find_tenant(tx: Tx, name: str) -> Tenant:
@@ -91,7 +87,6 @@ async def _is_used(tx: Tx, name: str) -> bool:
     )
 
 
-KEYS_AT_ONCE = 1000
 CANDIDATES = 5
 
 
@@ -107,9 +102,7 @@ async def create_key(tx: Tx, id: str, secret: str, tenant: str, name: str, role:
     if again is not None:
         return again
     made = keys.make(id, secret, tenant=tenant, name=name, role=role, now=tx.now, actor=actor)
-    created = tx.put(made)
-    audit(tx, "created", actor, None, created, created.name)
-    return created
+    return put_audited(tx, "created", actor, None, made, made.name)
 
 
 @as_work
@@ -122,9 +115,7 @@ async def revoke_key(tx: Tx, tenant: str | None, id: str, actor: str) -> ApiKey:
     new = keys.revoke(old, tx.now, actor)
     if new is old:
         return old
-    revoked = tx.put(new)
-    audit(tx, "revoked", actor, old, revoked, revoked.name)
-    return revoked
+    return put_audited(tx, "revoked", actor, old, new, new.name)
 
 
 @as_work
@@ -138,17 +129,8 @@ async def sign_out(tx: Tx, session: keys.SignIn) -> None:
 
 async def _by_name(tx: Tx, tenant: str | None, name: str) -> ApiKey:
     """By its name, or by the beginning of its id."""
-    found: list[ApiKey] = []
-    begun: list[ApiKey] = []
-    after = None
-    while True:
-        page = await tx.find(ApiKeyList(tenant=tenant, after=after), KEYS_AT_ONCE)
-        found += [key for key in page if key.name == name]
-        begun += [key for key in page if key.id.startswith(name)]
-        if len(page) < KEYS_AT_ONCE:
-            break
-        after = page[-1].id
-    found = found or begun
+    keys = await find_every(tx, ApiKeyList(tenant=tenant))
+    found = [key for key in keys if key.name == name] or [key for key in keys if key.id.startswith(name)]
     good = [key for key in found if key.revoked_at is None]
     if len(good) > 1:
         candidates = ", ".join(f"{key.id} ({key.name}, {key.role})" for key in good[:CANDIDATES])

@@ -28,7 +28,7 @@ from ...stores.queries import Cursor, SignalList, StepList, TaskList
 from ..work import as_work
 from .ending import Ending
 from .gates import Gates
-from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of
+from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of, next_page
 from .tasks import submit_tasks
 
 __all__ = [
@@ -278,8 +278,7 @@ async def replay_tasks(
     if found and not dry_run:
         await check_room_for_tasks(tx, query.tenant, await limits_of(tx, query.tenant), len(found))
         await _replayed(tx, found, actor)
-    last = page[-1] if len(page) == limit else None
-    return len(found), None if last is None else Cursor(last.created_at, last.id)
+    return len(found), next_page(page, limit)
 
 
 async def _replayed(tx: Tx, tasks: Sequence[Task], actor: str, from_step: str | None = None) -> list[Task]:

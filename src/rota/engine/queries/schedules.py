@@ -38,7 +38,7 @@ from ...stores.queries import (
 )
 from ..commands.chains import links_of
 from ..commands.serving import every_node
-from ..commands.shared import LIVE_AT_MOST, find_any_schedule, find_schedule
+from ..commands.shared import LIVE_AT_MOST, find_any_schedule, find_every, find_schedule
 from ..work import as_work
 from .serving import wait_of
 
@@ -62,7 +62,6 @@ __all__ = [
     "why",
 ]
 
-EVENTS_AT_ONCE = 1000
 OrderedSchedules = ScheduleList | SchedulesByName | SchedulesByNextTime
 
 
@@ -167,15 +166,9 @@ async def schedule_events(tx: Tx, tenant: str, key: str) -> list[Event]:
 
 
 async def _events(tx: Tx, schedule: Schedule) -> list[Event]:
-    events: list[Event] = []
-    after = None
-    while True:
-        query = EventList(tenant=schedule.tenant, subject_id=schedule.id, after=after)
-        page = await tx.find(query, EVENTS_AT_ONCE)
-        events += page
-        if len(page) < EVENTS_AT_ONCE:
-            return sorted(events, key=lambda event: (event.at, _version(event)))
-        after = Cursor(page[-1].at, page[-1].id)
+    query = EventList(tenant=schedule.tenant, subject_id=schedule.id)
+    events = await find_every(tx, query, behind=lambda event: Cursor(event.at, event.id))
+    return sorted(events, key=lambda event: (event.at, _version(event)))
 
 
 def _version(event: Event) -> int:

@@ -28,7 +28,7 @@ from ...stores.queries import (
     TemplateList,
     TenantList,
 )
-from ..commands.shared import find_any_schedule, find_calendar, find_template
+from ..commands.shared import find_any_schedule, find_calendar, find_every, find_template
 from ..commands.tenants import find_tenant
 from ..work import as_work
 
@@ -60,9 +60,6 @@ async def template_named(tx: Tx, tenant: str, name: str) -> str:
         return (await find_template(tx, tenant, name)).id
     except NotFound:
         return name
-
-
-TENANTS_AT_ONCE = 1000
 
 
 class TenantUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +97,7 @@ async def one_tenant(tx: Tx, name: str) -> Tenant:
 @as_work
 async def tenants_in_use(tx: Tx) -> list[TenantUse]:
     """Every tenant that has a record, a living schedule or an open task; by name."""
-    known = {tenant.id: tenant for tenant in await _every_tenant(tx)}
+    known = {tenant.id: tenant for tenant in await find_every(tx, TenantList())}
     schedules = await tx.tally(ScheduleList(tenant=None), "tenant")
     tasks = await tx.tally(OpenTasks(), "tenant")
     names = known.keys() | {name for (name,) in (*schedules, *tasks)}
@@ -112,16 +109,6 @@ async def tenants_in_use(tx: Tx) -> list[TenantUse]:
         )
         for name in sorted(names)
     ]
-
-
-async def _every_tenant(tx: Tx) -> list[Tenant]:
-    found: list[Tenant] = []
-    while True:
-        after = found[-1].id if found else None
-        page = await tx.find(TenantList(after=after), TENANTS_AT_ONCE)
-        found += page
-        if len(page) < TENANTS_AT_ONCE:
-            return found
 
 
 @as_work
