@@ -22,7 +22,7 @@ MAP = (ROOT / "ARCHITECTURE.md").read_text()
 LAYERS = ["domain", "stores", "engine", "surfaces", "contrib"]
 PURE = {"msgspec", "tzdata", "cron_descriptor"}
 OPEN_OF_DOMAIN = {
-    f"domain.{name}" for name in ("alarm", "model", "plan", "recurrence", "runtimes", "schedule", "task")
+    f"domain.{name}" for name in ("model", "plan", "recurrence", "runtimes", "schedule", "task")
 }
 OPEN_OF_STORES = {"stores", "stores.base", "stores.queries", "stores.threads"}
 MODULES_IN_A_PACKAGE = 20
@@ -111,7 +111,7 @@ class Place:
             return False
         match there:
             case "domain":
-                return package in ("domain", "domain.alarm", "domain.schedule") or module in OPEN_OF_DOMAIN
+                return package in ("domain", "domain.schedule") or module in OPEN_OF_DOMAIN
             case "stores":
                 return module in OPEN_OF_STORES
         return True

@@ -7,7 +7,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from records import alarm
-from rota.domain.alarm import notices
+from rota.domain import alarm as notices
 from stores import START
 
 HOUR = timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""When a schedule is looked at for its alarms. `domain/alarm` has the rules; this is how they stay cheap.
+"""When a schedule is looked at for its alarms. `domain/alarm.py` has the rules; this is how they stay cheap.
 
 A schedule carries the next moment at which one of its rules could trip (`Watch.at`), and is left alone until then. Who
 changes a schedule moves that moment: a person's change is looked at soon, a run that starts may take too long, a run

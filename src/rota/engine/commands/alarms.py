@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import alarm, tenants
-from ...domain.alarm import notices
 from ...domain.ids import derived_id
 from ...domain.model import (
     Alarm,
@@ -49,7 +48,7 @@ from ...stores.queries import (
 )
 from ..work import as_work
 from .serving import every_node
-from .shared import LIVE_AT_MOST, audit
+from .shared import LIVE_AT_MOST, next_page, put_audited
 from .tenants import find_tenant
 
 __all__ = [
@@ -144,16 +143,12 @@ async def scan_ledger(
     for verdict in changed:
         tx.put(verdict.schedule)
     alarms = [_put(tx, each) for each in (*(new for each in changed for new in each.alarms), *gone)]
-    last = page[-1] if len(page) == limit else None
-    following = None if last is None else Cursor(at=last.created_at, id=last.id)
-    return Scanned(alarms=alarms, after=following, overdue=overdue)
+    return Scanned(alarms=alarms, after=next_page(page, limit), overdue=overdue)
 
 
 def _put(tx: Tx, new: Alarm) -> Alarm:
     """With a line of the audit: events tell of it, too."""
-    stored = tx.put(new)
-    audit(tx, "opened" if new.is_open else "resolved", JANITOR, None, stored, new.detail)
-    return stored
+    return put_audited(tx, "opened" if new.is_open else "resolved", JANITOR, None, new, new.detail)
 
 
 class FleetLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,9 +184,7 @@ async def set_alarm_rules(tx: Tx, tenant: str, tag: str, rules: AlarmRules | Non
     new = replace(old, alarm_rules=others if rules is None else {**others, tag: rules})
     if new == old:
         return old
-    changed = tx.put(new)
-    audit(tx, "alarmed", actor, None if old.version == 0 else old, changed, f"tag {tag}")
-    return changed
+    return put_audited(tx, "alarmed", actor, None if old.version == 0 else old, new, f"tag {tag}")
 
 
 @as_work
@@ -202,7 +195,7 @@ async def look_soon_at_tagged(
     page = await tx.find(ScheduleList(tenant=tenant, tag=tag, after=after), limit)
     for each in page:
         tx.put(watching.look_soon(each, tx.now), was=each)
-    return Cursor(at=page[-1].created_at, id=page[-1].id) if len(page) == limit else None
+    return next_page(page, limit)
 
 
 class ClaimedNotices(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,8 +211,8 @@ async def claim_notices(tx: Tx, per_hour: int) -> ClaimedNotices:
     [first] = [each.tell_at for each in await tx.find(UntoldAlarms(at=None), 1)] or [None]
     if first is None:
         return ClaimedNotices()
-    if first + notices.GATHERED_FOR > tx.now:
-        return ClaimedNotices(next_in=first + notices.GATHERED_FOR - tx.now)
+    if first + alarm.GATHERED_FOR > tx.now:
+        return ClaimedNotices(next_in=first + alarm.GATHERED_FOR - tx.now)
     hour = tx.now.replace(minute=0, second=0, microsecond=0)
     id = derived_id("notices", hour)
     sent = await tx.get(Receipt, id) or Receipt(
@@ -228,13 +221,13 @@ async def claim_notices(tx: Tx, per_hour: int) -> ClaimedNotices:
     if sent.answer >= per_hour:
         return ClaimedNotices(next_in=hour + timedelta(hours=1) - tx.now)
     due = await tx.find(UntoldAlarms(at=tx.now), NOTICES_AT_ONCE, lock=True)
-    wanted = [each for each in due if not notices.is_stale(each, tx.now)]
+    wanted = [each for each in due if not alarm.is_stale(each, tx.now)]
     for each in due:
         if each not in wanted:
             tx.put(replace(each, tell_at=None))
     if wanted:
         tx.put(replace(sent, at=tx.now, answer=sent.answer + 1))
-    return ClaimedNotices(alarms=[tx.put(notices.claimed(each, tx.now)) for each in wanted], next_in=_SOON)
+    return ClaimedNotices(alarms=[tx.put(alarm.claimed(each, tx.now)) for each in wanted], next_in=_SOON)
 
 
 @as_work
@@ -244,7 +237,7 @@ async def record_notices(tx: Tx, alarms: Sequence[Alarm], told: Sequence[str], w
     for sent in alarms:
         known = stored.get(sent.id)
         if known is not None and known.version == sent.version:
-            tx.put(notices.recorded(known, told, wanted, tx.now))
+            tx.put(alarm.recorded(known, told, wanted, tx.now))
 
 
 async def _judged(

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
 
-from ...domain.alarm import notices
+from ...domain.alarm import message
 from ...domain.errors import Invalid
 from ...domain.model import Alarm
 from ...stores.base import CommitOptions, Store
@@ -83,7 +83,7 @@ class Notices:
         new = [alarm for alarm in alarms if label not in alarm.told]
         if not new:
             return True
-        title, body = notices.message(new)
+        title, body = message(new)
         try:
             is_over = not any(alarm.is_open for alarm in new)
             sending = asyncio.to_thread(send, self._addresses[label], title, body, is_over=is_over)

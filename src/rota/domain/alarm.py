@@ -19,11 +19,14 @@ soon, while an alarm is open. A schedule that is not active has no alarms.
 | `stuck_run` | a row says that a task is running which has ended or is gone |
 
 The last three are the promises of the ledger. They hold for every schedule, and nobody has to ask for them.
+
+Notices tell people of alarms: when they are due, when they are tried again and what they say is here, too;
+`engine/roles/notices.py` sends them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
@@ -31,9 +34,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import Invalid
-from ..ids import derived_id
-from ..model import (
+from .errors import Invalid
+from .ids import derived_id
+from .model import (
     LIVE,
     Alarm,
     AlarmRule,
@@ -47,13 +50,15 @@ from ..model import (
     TaskStatus,
     Watch,
 )
-from ..options import AlarmOptions, check_names, check_option, options_of
-from ..recurrence import MICROSECOND, After, Once
-from ..schedule.watching import FLOOR, own_rules, tags_of
-from ..schedule.why import length
+from .options import AlarmOptions, check_names, check_option, options_of
+from .recurrence import MICROSECOND, After, Once
+from .schedule.watching import FLOOR, own_rules, tags_of
+from .schedule.why import length
 
 __all__ = [
+    "CLAIMED_FOR",
     "FLEET",
+    "GATHERED_FOR",
     "PATIENCE",
     "ROWS",
     "Facts",
@@ -61,11 +66,15 @@ __all__ = [
     "as_facts",
     "broken_run",
     "checked_rules",
+    "claimed",
     "ended",
     "evaluate",
     "failures_since",
+    "is_stale",
     "merged",
+    "message",
     "no_success_since",
+    "recorded",
     "rules_of",
 ]
 
@@ -380,3 +389,56 @@ def _third_time(facts: Facts, now: datetime) -> datetime:
     end = datetime.max.replace(tzinfo=now.tzinfo)
     coming = list(islice(_times(facts.schedule, facts.schedule.next_run_at, end), max(left, 1)))
     return coming[-1] if coming else now
+
+
+GATHERED_FOR = timedelta(seconds=10)
+"""A notice waits so long for others, which go along."""
+CLAIMED_FOR = timedelta(minutes=5)
+"""Who has not sent it by then is dead."""
+STALE = timedelta(hours=1)
+SHOWN = 20
+FIRST_RETRY, LAST_RETRY = timedelta(seconds=30), timedelta(hours=1)
+TRIES = 24
+
+
+def is_stale(alarm: Alarm, now: datetime) -> bool:
+    """Whether it was over so long ago that nobody need be told: nobody was there to tell it."""
+    return alarm.over_at is not None and not alarm.told and now - alarm.over_at > STALE
+
+
+def claimed(alarm: Alarm, now: datetime) -> Alarm:
+    return replace(alarm, tell_at=now + CLAIMED_FOR, tries=alarm.tries + 1)
+
+
+def recorded(alarm: Alarm, told: Collection[str], wanted: Collection[str], now: datetime) -> Alarm:
+    """After a try: `told` have it, `wanted` should. What is missing is tried again, but not for ever."""
+    known = tuple(dict.fromkeys((*alarm.told, *told)))
+    done = set(wanted) <= set(known) or alarm.tries >= TRIES
+    again = min(FIRST_RETRY * 2 ** min(alarm.tries, 20), LAST_RETRY)
+    tell_at, tries = (None, 0) if done else (now + again, alarm.tries)
+    return replace(alarm, told=known, told_at=now if told else alarm.told_at, tell_at=tell_at, tries=tries)
+
+
+def message(alarms: Sequence[Alarm]) -> tuple[str, str]:
+    """A title and a text: what is wrong first, then what is over."""
+    began = [alarm for alarm in alarms if alarm.is_open]
+    over = [alarm for alarm in alarms if not alarm.is_open]
+    parts = [f"{len(each)} {what}" for each, what in ((began, "began"), (over, "over")) if each]
+    if len(alarms) == 1:
+        title = f"Rota: {alarms[0].subject}: {_state(alarms[0])}"
+    else:
+        title = f"Rota: alarms: {', '.join(parts)}"
+    lines = [_line(alarm) for alarm in (*began, *over)]
+    if len(lines) > SHOWN:
+        lines = [*lines[:SHOWN], f"and {len(lines) - SHOWN} more; `rota alarms` lists them"]
+    return title, "\n".join(lines)
+
+
+def _state(alarm: Alarm) -> str:
+    return f"alarm ({alarm.rule})" if alarm.is_open else f"alarm over ({alarm.rule})"
+
+
+def _line(alarm: Alarm) -> str:
+    at = alarm.over_at or alarm.began_at
+    where = "" if alarm.tenant in ("default", "*") else f" of {alarm.tenant}"
+    return f"{at.isoformat(timespec='seconds')} {alarm.subject}{where}: {_state(alarm)}: {alarm.detail}"
