@@ -6,7 +6,6 @@ rules that change a record are in `domain/task` and `domain/schedule`. In such a
 time of the process. Begin with `task`. A record that one rule alone uses is beside it, as a workflow's steps are.
 """
 
-from ..history import ChangeType
 from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
 from .alarm import Alarm, AlarmRule, AlarmRules, Watch
 from .calendar import Calendar
@@ -36,6 +35,7 @@ from .task import (
     LIVE,
     Artifact,
     Change,
+    ChangeType,
     Failure,
     LogLine,
     RetryPolicy,
