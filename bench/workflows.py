@@ -21,7 +21,7 @@ from typing import Any
 import measure
 import postgres_rig
 import rota
-from rota.engine.workflows.checking import check_run
+from rota.engine.workflows.context import check_run
 
 app = rota.App()
 

@@ -50,7 +50,7 @@ from .domain.workflow import Step
 from .engine import clock
 from .engine.app import App
 from .engine.clock import LoopClock
-from .engine.workflows.checking import check_run
+from .engine.workflows.context import check_run
 from .surfaces.python.calls.tasks import TaskCalls
 
 __all__ = [

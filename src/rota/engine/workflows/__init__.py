@@ -1,6 +1,6 @@
 """Running workflows: their code is replayed over what is recorded, and goes on from there.
 
 Begin with `replay`, which knows the code and the records and does no I/O. `runner` brings the two together with a store
-and runs the steps. `context` is what the code of a workflow calls; `event_loop` is the loop that the code runs on, and
-`branches` knows which of its calls come one after the other. Questions about workflows are in `engine/queries`.
+and runs the steps. `context` is what the code of a workflow calls; `event_loop` is the loop that the code runs on; it
+knows which of the calls come one after the other. Questions about workflows are in `engine/queries`.
 """

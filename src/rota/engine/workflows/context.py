@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar, overload
@@ -22,14 +22,15 @@ from ...domain.model import (
 )
 from ...domain.options import Duration, SubmitOptions, names_of
 from ...domain.task import Submission, check_submission
-from ...domain.workflow import StepKind, Wait
+from ...domain.workflow import Step, StepKind, Wait
 from ..app import App
 from ..executor import Context
 from ..handlers.functions import TaskFunction
 from ..handlers.handler import Handler
+from ..handlers.signature import injected
 from .replay import Attempts, Replay, Restart
 
-__all__ = ["Workflow", "current_step"]
+__all__ = ["Workflow", "check_run", "current_step"]
 
 R = TypeVar("R")
 
@@ -271,3 +272,21 @@ def _keyed(base: str, key: str | int | None) -> str:
             "key", f"{shown(key)} is not accepted", "give a text of 1 to 200 characters or a number"
         )
     return f"{base}[{key}]"
+
+
+def check_run(app: App, handler: Handler, task: Task, steps: Sequence[Step]) -> None:
+    """`Refused`, if the code of the handler does not fit the steps of this run."""
+    unfit = workflow.misfit(task, handler.version, handler.accepts)
+    if unfit is not None:
+        raise unfit
+    replay = Replay(task, [step for step in steps if step.rewinds == task.rewinds])
+    try:
+        nothing = dict.fromkeys(handler.signature.asks_for, injected)
+        args, kwargs = handler.arguments(task.input, Workflow(replay, app, None), nothing)
+        replay.begin(handler.function(*args, **kwargs))
+        replay.advance()
+        change = replay.change()
+        if change is not None:
+            raise change
+    finally:
+        replay.close()

@@ -31,8 +31,7 @@ from ...domain.model import (
     Task,
 )
 from ...domain.workflow import UNDO, Step, StepKind, StepStatus, Wait
-from .branches import CodeBranch
-from .event_loop import WorkflowLoop
+from .event_loop import CodeBranch, WorkflowLoop
 
 __all__ = ["Attempts", "Replay", "Restart", "WorkflowCall"]
 
