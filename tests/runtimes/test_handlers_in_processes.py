@@ -18,7 +18,7 @@ from rota.domain.model import Task
 from rota.engine import executor
 from rota.engine.executor import STOP_GRACE
 from rota.engine.runtimes import processes, shell
-from rota.engine.runtimes.messages import Stop
+from rota.engine.runtimes.processes import Stop
 from runtimes import process_app, slow_app
 from runtimes.test_shell import gone, started
 from runtimes.world import Bench

@@ -30,7 +30,7 @@ from ..clock import SystemClock
 from ..executor import Context, Execution, StopReason
 from ..guard import is_a, name_of, text_of, traceback_of
 from . import processes
-from .messages import LENGTH, Begin, Begun, Ended, Reported, Stop, framed
+from .processes import LENGTH, Begin, Begun, Ended, Reported, Stop, framed
 
 __all__ = ["context_here", "function_named", "main"]
 

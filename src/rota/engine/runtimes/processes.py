@@ -3,6 +3,8 @@
 A process runs one function at a time. It leads a group: at a timeout or a cancel the group is killed, children and all.
 If the function can see that it is to stop (it has a context, or is async), it has `KILL_AFTER` to end by itself. A
 process that ends during a call, whatever ended it, is a failed attempt, and the next call gets another one.
+
+A worker and its processes say messages to each other: pickled, each behind its length.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,14 +24,57 @@ from datetime import timedelta
 from multiprocessing import spawn
 from typing import Any
 
+import msgspec
+
 from ...domain.errors import PermanentError
+from ...domain.model import Task
 from ..clock import wait_for_any
 from ..executor import Context, StopReason
 from ..handlers.functions import running
 from .failed import AttemptFailed
-from .messages import LENGTH, Begin, Begun, Ended, Reported, Stop, framed
 
-__all__ = ["Processes"]
+__all__ = ["LENGTH", "Begin", "Begun", "Ended", "Processes", "Reported", "Stop", "framed"]
+
+LENGTH = struct.Struct(">I")
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """Call this function. `arguments` are pickled by themselves: to read them may fail, and then the call has."""
+
+    module: str
+    name: str
+    arguments: bytes
+    task: Task | None
+    memory_limit: int | None
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """The function is found, and is called now."""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """The attempt is to end; `reason` is one of the executor's `StopReason`s."""
+
+    reason: str
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """What a context was told: (lease, progress, log lines)."""
+
+    reports: tuple[Any, Any, Any]
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How it ended: pickled (value, error), and what the error looked like where it was raised."""
+
+    answer: bytes
+    traceback: str | None = None
+
+
+def framed(message: Any) -> bytes:
+    data = pickle.dumps(message)
+    return LENGTH.pack(len(data)) + data
+
 
 KILL_AFTER = timedelta(seconds=3)
 """Shorter than the executor's `STOP_GRACE`: the process is killed before the executor gives up the call."""
