@@ -23,8 +23,8 @@ from ..domain.model import Artifact, Task
 from ..stores.base import Store
 from .clock import Clock, new_id
 from .commands import leave_artifact
-from .commits import commit
 from .queries import named_contents, one_artifact
+from .work import commit
 
 __all__ = ["OpenArtifact", "Source", "leave", "sweep_contents"]
 

@@ -1,17 +1,23 @@
-"""How commands and questions are written: as functions of a transaction, which are called without it."""
+"""How works are written, as functions of a transaction, and how those commit them who cannot come back later."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import wraps
+from itertools import count
 from typing import Concatenate, ParamSpec, TypeVar
 
-from ..stores.base import Tx, Work
+from ..domain.errors import Unavailable
+from ..stores.base import Store, Tx, Work
+from .clock import Clock, sleep
 
-__all__ = ["as_work"]
+__all__ = ["as_work", "commit"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+TRIES = 3
+PATIENCE = timedelta(seconds=5)
 
 
 def as_work(function: Callable[Concatenate[Tx, P], Awaitable[T]]) -> Callable[P, Work[T]]:
@@ -23,3 +29,17 @@ def as_work(function: Callable[Concatenate[Tx, P], Awaitable[T]]) -> Callable[P,
         return lambda tx: function(tx, *args, **kwargs)
 
     return work_of
+
+
+async def commit(store: Store, clock: Clock, work: Work[T]) -> T:
+    """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not
+    happened is not repeated: the store has waited already."""
+    give_up_at = clock.monotonic() + PATIENCE.total_seconds()
+    for attempt in count(1):
+        try:
+            return await store.transact(work)
+        except Unavailable as problem:
+            if problem.is_final or attempt == TRIES or clock.monotonic() > give_up_at:
+                raise
+            await sleep(timedelta(milliseconds=50 * attempt))
+    raise AssertionError("unreachable")

@@ -12,7 +12,7 @@ from ....domain.model import Run
 from ....domain.tenants import check_tenant
 from ....engine.app import App
 from ....engine.clock import Clock, NewId, SystemClock, new_id
-from ....engine.commits import commit
+from ....engine.work import commit
 from ....stores.base import Store, Work
 from .. import arguments
 from ..known_nodes import KnownNodes
