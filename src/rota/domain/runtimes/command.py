@@ -2,23 +2,24 @@
 
 A task keeps the command that its template had when it was started. Its kind is that of its runtime (`rota.shell`,
 `rota.http`), so that only workers that may run such commands claim it; a submission cannot bring a command of its own.
+
+A request is filled with an input: `{{input.x}}` stands for a field of it, `{{input}}` for all of it. What is put in is
+encoded for its place: in the url percent-encoded, as one part of the path or of the query; in the body as JSON (a text
+that is nothing but a placeholder becomes the value, whatever it is) or as a form. In a header it stands as it is, and
+must be one line. `secret:NAME` in a header is a secret of the worker: it is no part of any record. What is put in is
+not looked at again.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
-__all__ = [
-    "COMMAND_KINDS",
-    "SHELL_KIND",
-    "Command",
-    "HttpRequest",
-    "ShellCommand",
-    "command_text",
-    "kind_of",
-]
+from ..errors import Invalid
 
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$")]
@@ -77,3 +78,214 @@ def command_text(command: Command | str) -> str:
             return f"{command.method} {command.url}"
         case _:
             return command
+
+
+FORM = "application/x-www-form-urlencoded"
+_BRACES = re.compile(r"\{\{(.*?)\}\}")
+_PATH = re.compile(r"\s*input((?:\.[A-Za-z0-9_-]{1,200})*)\s*")
+_PART = re.compile(r"\{\{(?P<path>.*?)\}\}|secret:(?P<secret>[A-Za-z_][A-Za-z0-9_]*)")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "idempotency-key"))
+_ACCEPTED = "accepted are {{input}} and {{input.field}}"
+
+
+class FilledRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent. `secret_headers` are the names of the headers that hold secrets."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    content: bytes | None
+    secret_headers: frozenset[str]
+
+
+def check_request(request: HttpRequest) -> None:
+    """Refused, if it could never be sent."""
+    for text in _texts([request.url, *request.headers.values(), request.body]):
+        for found in _BRACES.finditer(text):
+            if not _PATH.fullmatch(found[1]):
+                raise Invalid("command", f"{found[0]!r:.60} is not a placeholder", _ACCEPTED)
+    check_url(request.url, "command.url")
+    for name, value in request.headers.items():
+        place = "command.headers"
+        if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
+            raise Invalid(place, f"{name!r:.60} cannot be set", "give names of headers of your own")
+        if not _is_line(value):
+            raise Invalid(place, f"{name} is not one line of text", "give printable characters")
+    if _is_plain_text(request) and _BRACES.search(request.body):
+        problem = "a body that is plain text has no placeholders: nothing says how to encode them"
+        raise Invalid("command.body", problem, "give JSON, or a form")
+
+
+def secrets_of(request: HttpRequest) -> set[str]:
+    """The names of the secrets that it needs."""
+    found = {each["secret"] for value in request.headers.values() for each in _PART.finditer(value)}
+    if request.signing_secret is not None:
+        found.add(request.signing_secret.removeprefix("secret:"))
+    return found - {None}
+
+
+def fill(request: HttpRequest, input: Any, secrets: Mapping[str, str]) -> FilledRequest:
+    """The request for this input; `Invalid`, if the input has not what it asks for or cannot stand where it should."""
+    headers = {name: _filled_header(name, value, input, secrets) for name, value in request.headers.items()}
+    content_type = _content_type(request)
+    content = _content(request, content_type, input)
+    if content is not None and content_type == "":
+        headers["Content-Type"] = "application/json"
+    return FilledRequest(
+        method=request.method,
+        url=_filled_url(request.url, input),
+        headers=headers,
+        content=content,
+        secret_headers=frozenset(name for name, value in request.headers.items() if "secret:" in value),
+    )
+
+
+def check_url(url: str, field: str) -> None:
+    try:
+        parts = urlsplit(_BRACES.sub("x", url))
+        port_is_right = parts.port is None or parts.port > 0
+    except ValueError:
+        raise Invalid(field, f"{url!r:.60} is not a URL", "give one such as https://example.com/x") from None
+    origin = re.match(r"[^:/?#]*://[^/?#]*", url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_right or origin is None:
+        raise Invalid(field, f"{url!r:.60} is not a URL", "give one such as https://example.com/x")
+    if "{{" in origin[0]:
+        raise Invalid(field, "its host is a placeholder", "write the host out: inputs choose no server")
+    if parts.username is not None or parts.password is not None:
+        raise Invalid(field, "it holds credentials", "give a header with secret:NAME instead")
+    if "#" in url or not all("!" <= char <= "~" for char in _BRACES.sub("", url)):
+        raise Invalid(field, "it holds a blank, a # or a character that is not ASCII", "percent-encode it")
+
+
+def _filled_url(url: str, input: Any) -> str:
+    made = _BRACES.sub(lambda found: quote(_text(_value(found[1], input)), safe=""), url)
+    if any(unquote(part) in (".", "..") for part in urlsplit(made).path.split("/")):
+        raise Invalid("input", "it would lead to another path of the url", "give no . or .. there")
+    return made
+
+
+def _filled_header(name: str, value: str, input: Any, secrets: Mapping[str, str]) -> str:
+    def part(found: re.Match[str]) -> str:
+        return _text(_value(found["path"], input)) if found["secret"] is None else secrets[found["secret"]]
+
+    made = _PART.sub(part, value)
+    if not _is_line(made):
+        raise Invalid("input", f"the header {name} would not be one line", "give text without line breaks")
+    return made
+
+
+def _content(request: HttpRequest, content_type: str, input: Any) -> bytes | None:
+    if request.body is None:
+        return None
+    if _is_plain_text(request):
+        return str(request.body).encode()
+    body = _filled(request.body, input)
+    if content_type == FORM and isinstance(body, dict):
+        return urlencode({name: _text(value) for name, value in body.items()}).encode()
+    return msgspec.json.encode(body)
+
+
+def _filled(value: Any, input: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _filled(part, input) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_filled(part, input) for part in value]
+    if not isinstance(value, str):
+        return value
+    whole = _BRACES.fullmatch(value)
+    if whole is not None and _PATH.fullmatch(whole[1]):
+        return _value(whole[1], input)
+    return _BRACES.sub(lambda found: _text(_value(found[1], input)), value)
+
+
+def _value(path: str, input: Any) -> Any:
+    found, names = input, path.strip().split(".")[1:]
+    for name in names:
+        if not isinstance(found, dict) or name not in found:
+            raise Invalid(path.strip(), "it is not there, and the request asks for it")
+        found = found[name]
+    return found
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _content_type(request: HttpRequest) -> str:
+    given = (value for name, value in request.headers.items() if name.lower() == "content-type")
+    return next(given, "").partition(";")[0].strip().lower()
+
+
+def _is_plain_text(request: HttpRequest) -> bool:
+    content_type = _content_type(request)
+    return isinstance(request.body, str) and content_type != "" and not content_type.endswith("json")
+
+
+def _is_line(value: str) -> bool:
+    return value.isascii() and value.isprintable()
+
+
+def _texts(values: list[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            yield from _texts([*value, *value.values()])
+        elif isinstance(value, list):
+            yield from _texts(value)
+
+
+_FORMS = {
+    "shell": "give a command line, a list of texts, or an object with its fields",
+    "http": "give a URL, or an object with the fields of the request",
+}
+_TYPES: dict[str, type[ShellCommand] | type[HttpRequest]] = {"shell": ShellCommand, "http": HttpRequest}
+
+
+def check_command(runtime: str, value: object) -> Command:
+    """A command from its plain form: a text, a list of texts (an argument list), or its fields by name. Refused, if it
+    could never run."""
+    wanted = _TYPES[runtime]
+    given = _fields(runtime, value)
+    if given.get("runtime", runtime) != runtime:
+        raise Invalid("command.runtime", f"the template's runtime is {runtime}", "leave it out")
+    names = {each.name for each in msgspec.structs.fields(wanted)}
+    for name in given.keys() - names - {"runtime"}:
+        accepted = f"accepted are {', '.join(sorted(names))}"
+        raise Invalid(f"command.{name}", f"a {runtime} command has no such field", accepted)
+    try:
+        made = msgspec.convert({name: given[name] for name in names & given.keys()}, wanted)
+    except msgspec.ValidationError as problem:
+        what, _, place = str(problem).partition(" - at `$")
+        raise Invalid(f"command{place.rstrip('`')}", what[:1].lower() + what[1:]) from None
+    if isinstance(made, ShellCommand):
+        _check_shell(made)
+    else:
+        check_request(made)
+    return made
+
+
+def _fields(runtime: str, value: object) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, str | list | tuple) or (runtime == "http" and not isinstance(value, str)):
+        raise Invalid("command", f"{value!r:.60} is not accepted", _FORMS[runtime])
+    if runtime == "shell":
+        return {"run": value}
+    assert isinstance(value, str), "as was checked above"
+    method, blank, url = value.partition(" ")
+    return {"method": method, "url": url.strip()} if blank and method.isalpha() else {"url": value}
+
+
+def _check_shell(command: ShellCommand) -> None:
+    texts = (command.run,) if isinstance(command.run, str) else command.run
+    if any("\0" in text for text in (*texts, command.directory or "")):
+        raise Invalid("command", "it holds a NUL character", "no program can be given one")
+    if not texts[0].strip():
+        raise Invalid(
+            "command", "it is empty", "give a command line, or a list: the program and its arguments"
+        )
+    both = set(command.success_codes) & set(command.retry_codes or ())
+    if both:
+        raise Invalid("command.retry_codes", f"{min(both)} is a success code, too", "give each code once")

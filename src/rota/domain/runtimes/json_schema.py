@@ -12,8 +12,6 @@ from typing import Any
 
 from ..errors import Invalid
 
-__all__ = ["check_against", "check_schema"]
-
 _NOTES = frozenset(
     [
         "$schema",

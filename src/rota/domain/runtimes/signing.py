@@ -9,8 +9,6 @@ import hmac
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-__all__ = ["TOLERANCE", "is_signed", "signature_headers"]
-
 TOLERANCE = timedelta(minutes=5)
 _PREFIX = "whsec_"
 
