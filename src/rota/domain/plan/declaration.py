@@ -43,19 +43,6 @@ from ..runtimes import Command
 from ..schedule.calendars import FIELDS as CALENDAR_FIELDS
 from ..schedule.definition import FIELDS, default_policy
 
-__all__ = [
-    "OF_STATUS",
-    "TARGETS",
-    "duration_text",
-    "of_calendar",
-    "of_command",
-    "of_schedule",
-    "of_template",
-    "plain_value",
-    "schedule_options",
-    "template_options",
-]
-
 TARGETS = ("task_type", "workflow", "template")
 """What a schedule runs: one of these."""
 OF_STATUS = ("status", "pause_note", "pause_until")

@@ -35,20 +35,6 @@ from ..schedule.after import upstream_of
 from ..schedule.expected import TimeChanges, compared, skipped_today
 from . import declaration
 
-__all__ = [
-    "Action",
-    "Declaration",
-    "Difference",
-    "Item",
-    "Plan",
-    "Stored",
-    "as_applied",
-    "basis_of",
-    "make",
-    "make_edits",
-    "naming",
-]
-
 PRUNED = "it is no longer in the file"
 """The note of a schedule that was paused for this. It counts as said by the file: if it comes back, it is resumed."""
 R = TypeVar("R", Schedule, Template, Calendar)

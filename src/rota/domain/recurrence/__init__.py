@@ -10,7 +10,7 @@ pure: the zone data of the `tzdata` package is read, the clock never is.
     advice      what the owner of a schedule should be told: warnings, clock_changes, dst_note, local
     rule        the field-by-field RecurrenceRule, which becomes a timing
 
-Inside, a timing becomes a `Ticks` (`ticks`). Cron lines (`cron`, `cron_fields`) and calendar rules (`rrule`) name
+Inside, a timing becomes a `Ticks` (`ticks`). Cron lines (`cron`) and calendar rules (`rrule`) name
 wall-clock readings as sets of days (`days`) and times (`pattern`). `walk` follows a zone's clock (`zones`) through
 them. `rrule.steps` does the rules that advance in elapsed time.
 """

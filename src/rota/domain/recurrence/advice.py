@@ -23,8 +23,6 @@ from .ticks import DAY, LATEST, Ticks
 from .timing import Cron, DstGap, RRule, Simple, Timing
 from .zones import zone_tzinfo
 
-__all__ = ["ClockChange", "clock_changes", "dst_note", "left_out", "local", "warnings"]
-
 _YEAR: Final = 366 * DAY
 _MANY: Final = 1_000
 

@@ -27,16 +27,6 @@ from .rrule.parse import parse_rrule
 from .timing import MICROSECOND, RRule, Timing
 from .zones import is_zone, zone_tzinfo
 
-__all__ = [
-    "Covered",
-    "Openings",
-    "Piece",
-    "Stretch",
-    "check_rule",
-    "covered_days",
-    "parse_window",
-]
-
 FARTHEST: Final = timedelta(days=31)
 """So far a closed time rolls."""
 MOST_PIECES: Final = 1_000

@@ -26,24 +26,6 @@ from typing import Final, NamedTuple
 
 from .ticks import lowest_bit
 
-__all__ = [
-    "ALL_MONTHS",
-    "CYCLE_DAYS",
-    "LAST_DAY",
-    "Blocks",
-    "Comb",
-    "DaySet",
-    "Shape",
-    "month_of",
-    "month_start",
-    "next_shape",
-    "number_of",
-    "previous_shape",
-    "shape_number",
-    "shape_of",
-    "year_shapes",
-]
-
 CYCLE_MONTHS: Final = 4_800
 CYCLE_DAYS: Final = 146_097
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()

@@ -35,26 +35,6 @@ from .timing import (
 from .walk import Elapsed, following
 from .zones import UnknownZone, Zone, zone
 
-__all__ = [
-    "EPOCH",
-    "Compiled",
-    "begun_after",
-    "between",
-    "check",
-    "compiled",
-    "count",
-    "cron_line",
-    "latest",
-    "microseconds",
-    "next_after",
-    "on_clock",
-    "part_at",
-    "parts_of",
-    "seconds",
-    "unknown_zone",
-    "with_zone",
-]
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORTEST: Final = timedelta(seconds=1)
 

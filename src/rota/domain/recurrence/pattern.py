@@ -13,8 +13,6 @@ from typing import Protocol
 from .days import DaySet
 from .ticks import DAY, EARLIEST, LATEST, lowest_bit
 
-__all__ = ["Pattern", "TimeGrid", "TimeList", "Times", "Within", "nth_bit"]
-
 
 class Times(Protocol):
     @property

@@ -17,8 +17,6 @@ import msgspec
 from .occurrences import compiled, on_clock
 from .timing import Once, RRule, Timing
 
-__all__ = ["DayOfWeek", "Frequency", "MonthOfYear", "RecurrenceRule"]
-
 Member = TypeVar("Member", bound=Enum)
 
 

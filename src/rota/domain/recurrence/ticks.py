@@ -12,21 +12,6 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-__all__ = [
-    "DAY",
-    "EARLIEST",
-    "LATEST",
-    "MILLION",
-    "YEAR",
-    "Never",
-    "Point",
-    "Progression",
-    "Ticks",
-    "Union",
-    "WholeSeconds",
-    "lowest_bit",
-]
-
 DAY: Final = 86_400
 MILLION: Final = 1_000_000
 _COUNTED: Final = 10_000

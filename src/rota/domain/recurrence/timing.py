@@ -11,23 +11,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = [
-    "MICROSECOND",
-    "MOST_TIMINGS",
-    "After",
-    "AfterOn",
-    "Cron",
-    "DayMatch",
-    "DstFold",
-    "DstGap",
-    "Interval",
-    "Once",
-    "RRule",
-    "Several",
-    "Simple",
-    "Timing",
-]
-
 MICROSECOND = timedelta(microseconds=1)
 """The least that two times differ by: `at - MICROSECOND` is the last moment before `at`."""
 

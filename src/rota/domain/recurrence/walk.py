@@ -18,8 +18,6 @@ from .ticks import DAY, EARLIEST, LATEST, YEAR, Point, Ticks
 from .timing import DstFold, DstGap
 from .zones import Zone
 
-__all__ = ["ByChoice", "Elapsed", "Nominal", "following"]
-
 
 class Nominal:
     """Instants at which the clock of `zone` first reaches a reading of `pattern`.

@@ -13,29 +13,16 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
+from .cron import MONTHS as CRON_MONTHS
+from .cron import WEEKDAYS as CRON_WEEKDAYS
 from .cron import CronLine
 from .occurrences import compiled, cron_line
 from .rrule.text import DateText, RuleText, parse_rule_text
 from .timing import After, AfterOn, Cron, Interval, Once, RRule, Several, Simple, Timing
 from .zones import zone_tzinfo
 
-__all__ = ["describe"]
-
-WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS: Final = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
+WEEKDAYS: Final = tuple(day.capitalize() for day in (*CRON_WEEKDAYS[1:], CRON_WEEKDAYS[0]))
+MONTHS: Final = tuple(month.capitalize() for month in CRON_MONTHS)
 _UNITS: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
@@ -172,7 +159,7 @@ def _date(date: DateText) -> str:
     return at.strftime("%Y-%m-%d %H:%M" + (":%S" if at.second else "")) + (" UTC" if date.utc else "")
 
 
-_NAMES: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_NAMES: Final = tuple(day[:3] for day in CRON_WEEKDAYS)
 
 
 @lru_cache(maxsize=1024)

@@ -30,17 +30,6 @@ from zoneinfo import TZPATH, ZoneInfo, available_timezones
 from .days import CYCLE_DAYS, month_of, month_start, shape_number, shape_of
 from .ticks import DAY, EARLIEST, LATEST
 
-__all__ = [
-    "Zone",
-    "close_zones",
-    "is_zone",
-    "tzdata_version",
-    "zone",
-    "zone_countries",
-    "zone_names",
-    "zone_tzinfo",
-]
-
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 

@@ -28,8 +28,6 @@ from ..pattern import Times, nth_bit
 from ..ticks import DAY
 from .text import RuleText
 
-__all__ = ["Chosen", "month_mask"]
-
 _EVERY_SEVENTH: Final = 0x1020_4081
 
 

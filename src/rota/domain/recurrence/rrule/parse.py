@@ -25,8 +25,6 @@ from .days import Chosen, month_mask
 from .steps import StepRule, countable_years
 from .text import DateText, RuleText, parse_rule_text
 
-__all__ = ["Rule", "first_counted", "parse_rrule"]
-
 _SOON: Final = 1500 * DAY
 _PERIODS: Final = {
     # frequency: (seconds that a period has at least, days that it has at most)

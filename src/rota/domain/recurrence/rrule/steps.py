@@ -20,8 +20,6 @@ from ..ticks import DAY, Never, Ticks
 from .days import month_mask
 from .text import RuleText
 
-__all__ = ["StepRule", "countable_years"]
-
 _UNITS: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 _SMALL: Final = 2048
 _FEW: Final = 300
