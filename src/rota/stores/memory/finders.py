@@ -153,7 +153,7 @@ def _in_groups(index: str, field: str) -> Walk:
 
 
 def _of_index(state: State, index: str, entries: Iterable[IndexEntry]) -> Iterator[Record]:
-    return _records(state, INDEXES[index][0], entries)
+    return _records(state, INDEXES[index].type, entries)
 
 
 def _records(state: State, type: type[R], entries: Iterable[IndexEntry]) -> Iterator[R]:

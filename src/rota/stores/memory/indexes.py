@@ -1,14 +1,15 @@
 """Sorted indexes in memory: which records are in each, in which group, in which order.
 
-An index is a function `record -> (group, sort) | None`. Records are found group by group. Within a group the entries
-are sorted tuples that end with the record's id. Names and meanings are those of `stores/queries.py`.
+`INDEXES` has all of them. Records are found group by group. Within a group the entries are sorted tuples that end with
+the record's id. Names and meanings are those of `stores/queries.py`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from ...domain.model import (
     Alarm,
@@ -34,7 +35,7 @@ from ...domain.template import alias_key
 from ...domain.workflow import Signal, Step
 from ..queries import NEVER
 
-__all__ = ["INDEXES", "Index", "IndexEntry", "SortedEntries"]
+__all__ = ["INDEXES", "Index", "IndexEntry", "Indexed", "SortedEntries"]
 
 IndexEntry = tuple[Any, ...]
 IndexKey = tuple[IndexEntry, IndexEntry]
@@ -99,8 +100,8 @@ class SortedEntries:
 class Index:
     """The entries of one index, by group."""
 
-    def __init__(self, key_of: Callable[[Any], IndexKey | None]) -> None:
-        self._key_of = key_of
+    def __init__(self, indexed: Indexed) -> None:
+        self._key_of = indexed.key_of()
         self.groups: dict[IndexEntry, SortedEntries] = {}
 
     def move(self, old: Record | None, new: Record | None) -> None:
@@ -124,246 +125,105 @@ class Index:
         return self.groups[group].descending(before) if group in self.groups else iter(())
 
 
-def _ready(task: Task) -> IndexKey | None:
-    if task.status is not TaskStatus.PENDING or task.line is not None:
-        return None
-    return (task.queue, task.kind, task.priority), (task.available_at, task.id)
-
-
-def _line(task: Task) -> IndexKey | None:
-    if task.status is not TaskStatus.PENDING or task.line is None:
-        return None
-    return (task.line,), (-task.priority, task.lined_at, task.id)
-
-
-def _lease(task: Task) -> IndexKey | None:
-    if task.status is not TaskStatus.RUNNING or task.lease_expires_at is None:
-        return None
-    return (), (task.lease_expires_at, task.id)
-
-
-def _expiry(task: Task) -> IndexKey | None:
-    if task.status is not TaskStatus.PENDING or task.expires_at is None:
-        return None
-    return (), (task.expires_at, task.id)
-
-
-def _cancelling(task: Task) -> IndexKey | None:
-    if task.status is not TaskStatus.RUNNING or not task.cancel_requested:
-        return None
-    return (task.worker_id,), (task.id,)
-
-
-def _live(task: Task) -> IndexKey | None:
-    if not task.is_live or task.schedule_id is None:
-        return None
-    return (task.schedule_id,), (task.created_at, task.id)
-
-
-def _finished(task: Task) -> IndexKey | None:
-    return None if task.is_live or task.completed_at is None else ((), (task.completed_at, task.id))
-
-
-def _returned(task: Task) -> IndexKey | None:
-    at = task.returned_at
-    return None if at is None else ((task.tenant,), (at, task.id))
-
-
-def _workflow(task: Task) -> IndexKey | None:
-    return _created(task) if task.is_workflow else None
-
-
-def _created(record: Task | Schedule) -> IndexKey:
-    return (record.tenant,), (record.created_at, record.id)
-
-
-def _status(task: Task) -> IndexKey:
-    return (task.tenant, task.status), (task.created_at, task.id)
-
-
-def _due(schedule: Schedule) -> IndexKey | None:
-    if schedule.deleted_at is not None or schedule.due_at is None:
-        return None
-    return (), (schedule.due_at, schedule.id)
-
-
-def _next_time(schedule: Schedule) -> IndexKey | None:
-    return None if schedule.deleted_at else ((schedule.tenant,), (schedule.due_at or NEVER, schedule.id))
-
-
-def _watch(schedule: Schedule) -> IndexKey | None:
-    return None if schedule.watch_at is None else ((), (schedule.watch_at, schedule.id))
-
-
-def _zone(schedule: Schedule) -> IndexKey | None:
-    if (
-        schedule.status is not ScheduleStatus.ACTIVE
-        or schedule.deleted_at is not None
-        or not schedule.zone_data
-    ):
-        return None
-    return (schedule.zone_data,), (schedule.id,)
-
-
-def _living_key(schedule: Schedule) -> IndexKey | None:
-    return None if schedule.deleted_at is not None else ((schedule.tenant,), (schedule.key, schedule.id))
-
-
-def _open_key(schedule: Schedule) -> IndexKey | None:
-    return ((schedule.tenant,), (schedule.key, schedule.id)) if schedule.is_open else None
-
-
-def _schedule_completed(schedule: Schedule) -> IndexKey | None:
-    return None if schedule.completed_at is None else ((), (schedule.completed_at, schedule.id))
-
-
-def _alias(template: Template) -> IndexKey:
-    return (template.tenant, alias_key(template.alias)), (template.id,)
-
-
-def _deleted_key(schedule: Schedule) -> IndexKey | None:
-    if schedule.deleted_at is None:
-        return None
-    return (schedule.tenant, schedule.key), (schedule.created_at, schedule.id)
-
-
-def _run(run: Run) -> IndexKey:
-    return (run.schedule_id,), (run.scheduled_at, run.id)
-
-
-def _run_ended(run: Run) -> IndexKey | None:
-    if run.status is RunStatus.RUNNING or run.completed_at is None:
-        return None
-    return (), (run.completed_at, run.id)
-
-
-def _event_of_tenant(event: Event) -> IndexKey:
-    return (event.tenant,), (event.at, event.id)
-
-
-def _event_of_subject(event: Event) -> IndexKey:
-    return (event.tenant, event.subject_id), (event.at, event.id)
-
-
-def _at(record: Event | Receipt) -> IndexKey:
-    return (), (record.at, record.id)
-
-
-def _artifact(artifact: Artifact) -> IndexKey:
-    return (artifact.task_id,), (artifact.name, artifact.id)
-
-
-def _content(artifact: Artifact) -> IndexKey | None:
-    return None if artifact.content is None else ((artifact.content,), (artifact.id,))
-
-
-def _step(step: Step) -> IndexKey:
-    return (step.task_id,), (step.created_at, step.id)
-
-
-def _updated_step(step: Step) -> IndexKey:
-    return (step.tenant,), (step.updated_at, step.id)
-
-
-def _signal(signal: Signal) -> IndexKey:
-    return (signal.task_id,), (signal.at, signal.id)
-
-
-def _gate(gate: Gate) -> IndexKey:
-    return (gate.tenant,), (gate.id,)
-
-
-def _idle_gate(gate: Gate) -> IndexKey | None:
-    return None if gate.idle_since is None else ((), (gate.idle_since, gate.id))
-
-
-def _schedule(schedule: Schedule) -> IndexKey:
-    return (), (schedule.created_at, schedule.id)
-
-
-def _of_tenant(record: Task | Template | ApiKey) -> IndexKey:
-    return (record.tenant,), (record.id,)
-
-
-def _calendar(calendar: Calendar) -> IndexKey:
-    return (calendar.tenant,), (calendar.name, calendar.id)
-
-
-def _paused(paused: PausedQueue) -> IndexKey:
-    return (paused.tenant,), (paused.queue, paused.id)
-
-
-def _alarm(alarm: Alarm) -> IndexKey:
-    return (), (alarm.began_at, alarm.id)
-
-
-def _alarm_of_tenant(alarm: Alarm) -> IndexKey:
-    return (alarm.tenant,), (alarm.began_at, alarm.id)
-
-
-def _open_alarm(alarm: Alarm) -> IndexKey | None:
-    return ((alarm.subject_id,), (alarm.began_at, alarm.id)) if alarm.over_at is None else None
-
-
-def _untold_alarm(alarm: Alarm) -> IndexKey | None:
-    return None if alarm.tell_at is None else ((), (alarm.tell_at, alarm.id))
-
-
-def _old_alarm(alarm: Alarm) -> IndexKey | None:
-    return None if alarm.over_at is None else ((), (alarm.over_at, alarm.id))
-
-
-def _id(record: ApiKey | Tenant | NodeState) -> IndexKey:
-    return (), (record.id,)
-
-
-INDEXES: dict[str, tuple[type[Record], Callable[[Any], IndexKey | None]]] = {
-    "ready": (Task, _ready),
-    "line": (Task, _line),
-    "lease": (Task, _lease),
-    "expiry": (Task, _expiry),
-    "cancelling": (Task, _cancelling),
-    "live": (Task, _live),
-    "finished": (Task, _finished),
-    "returned": (Task, _returned),
-    "workflow": (Task, _workflow),
-    "task": (Task, _of_tenant),
-    "task_created": (Task, _created),
-    "task_status": (Task, _status),
-    "due": (Schedule, _due),
-    "next_time": (Schedule, _next_time),
-    "watch": (Schedule, _watch),
-    "zone": (Schedule, _zone),
-    "living_key": (Schedule, _living_key),
-    "open_key": (Schedule, _open_key),
-    "deleted_key": (Schedule, _deleted_key),
-    "schedule_completed": (Schedule, _schedule_completed),
-    "schedule_created": (Schedule, _created),
-    "schedule": (Schedule, _schedule),
-    "run": (Run, _run),
-    "run_ended": (Run, _run_ended),
-    "event_of_tenant": (Event, _event_of_tenant),
-    "event_of_subject": (Event, _event_of_subject),
-    "event": (Event, _at),
-    "template": (Template, _of_tenant),
-    "alias": (Template, _alias),
-    "key_of_tenant": (ApiKey, _of_tenant),
-    "key": (ApiKey, _id),
-    "tenant": (Tenant, _id),
-    "receipt": (Receipt, _at),
-    "gate": (Gate, _gate),
-    "idle_gate": (Gate, _idle_gate),
-    "node": (NodeState, _id),
-    "paused": (PausedQueue, _paused),
-    "calendar": (Calendar, _calendar),
-    "artifact": (Artifact, _artifact),
-    "content": (Artifact, _content),
-    "step": (Step, _step),
-    "updated_step": (Step, _updated_step),
-    "signal": (Signal, _signal),
-    "alarm": (Alarm, _alarm),
-    "alarm_of_tenant": (Alarm, _alarm_of_tenant),
-    "open_alarm": (Alarm, _open_alarm),
-    "untold_alarm": (Alarm, _untold_alarm),
-    "old_alarm": (Alarm, _old_alarm),
+class Indexed(NamedTuple):
+    """Which records are in an index, and where. `group` and `order` name attributes, or compute their values. A record
+    without a first value of its group, or of its order, is not in the index."""
+
+    type: type[Record]
+    group: str | Callable[[Any], IndexEntry]
+    order: str | Callable[[Any], IndexEntry]
+    where: Callable[[Any], bool] | None = None
+
+    def key_of(self) -> Callable[[Any], IndexKey | None]:
+        where = self.where
+        group_of = _values(self.group) if isinstance(self.group, str) else self.group
+        entry_of = _values(f"{self.order} id") if isinstance(self.order, str) else self.order
+
+        def key(record: Any) -> IndexKey | None:
+            if where is not None and not where(record):
+                return None
+            group, entry = group_of(record), entry_of(record)
+            return None if entry[0] is None or (group and group[0] is None) else (group, entry)
+
+        return key
+
+
+def _values(names: str) -> Callable[[Any], IndexEntry]:
+    words = names.split()
+    if not words:
+        return lambda record: ()
+    get = attrgetter(*words)
+    return get if len(words) > 1 else lambda record: (get(record),)
+
+
+def _is_pending(task: Task) -> bool:
+    return task.status is TaskStatus.PENDING
+
+
+def _is_running(task: Task) -> bool:
+    return task.status is TaskStatus.RUNNING
+
+
+def _is_living(schedule: Schedule) -> bool:
+    return schedule.deleted_at is None
+
+
+def _has_zone(schedule: Schedule) -> bool:
+    return schedule.status is ScheduleStatus.ACTIVE and _is_living(schedule) and bool(schedule.zone_data)
+
+
+INDEXES = {
+    "ready": Indexed(
+        Task, "queue kind priority", "available_at", lambda task: _is_pending(task) and task.line is None
+    ),
+    "line": Indexed(Task, "line", lambda task: (-task.priority, task.lined_at, task.id), _is_pending),
+    "lease": Indexed(Task, "", "lease_expires_at", _is_running),
+    "expiry": Indexed(Task, "", "expires_at", _is_pending),
+    "cancelling": Indexed(Task, "worker_id", "", lambda task: _is_running(task) and task.cancel_requested),
+    "live": Indexed(Task, "schedule_id", "created_at", lambda task: task.is_live),
+    "finished": Indexed(Task, "", "completed_at", lambda task: not task.is_live),
+    "returned": Indexed(Task, "tenant", "returned_at"),
+    "workflow": Indexed(Task, "tenant", "created_at", lambda task: task.is_workflow),
+    "task": Indexed(Task, "tenant", ""),
+    "task_created": Indexed(Task, "tenant", "created_at"),
+    "task_status": Indexed(Task, "tenant status", "created_at"),
+    "due": Indexed(Schedule, "", "due_at", _is_living),
+    "next_time": Indexed(
+        Schedule, "tenant", lambda schedule: (schedule.due_at or NEVER, schedule.id), _is_living
+    ),
+    "watch": Indexed(Schedule, "", "watch_at"),
+    "zone": Indexed(Schedule, "zone_data", "", _has_zone),
+    "living_key": Indexed(Schedule, "tenant", "key", _is_living),
+    "open_key": Indexed(Schedule, "tenant", "key", lambda schedule: schedule.is_open),
+    "deleted_key": Indexed(Schedule, "tenant key", "created_at", lambda schedule: not _is_living(schedule)),
+    "schedule_completed": Indexed(Schedule, "", "completed_at"),
+    "schedule_created": Indexed(Schedule, "tenant", "created_at"),
+    "schedule": Indexed(Schedule, "", "created_at"),
+    "run": Indexed(Run, "schedule_id", "scheduled_at"),
+    "run_ended": Indexed(Run, "", "completed_at", lambda run: run.status is not RunStatus.RUNNING),
+    "event_of_tenant": Indexed(Event, "tenant", "at"),
+    "event_of_subject": Indexed(Event, "tenant subject_id", "at"),
+    "event": Indexed(Event, "", "at"),
+    "template": Indexed(Template, "tenant", ""),
+    "alias": Indexed(Template, lambda template: (template.tenant, alias_key(template.alias)), ""),
+    "key_of_tenant": Indexed(ApiKey, "tenant", ""),
+    "key": Indexed(ApiKey, "", ""),
+    "tenant": Indexed(Tenant, "", ""),
+    "receipt": Indexed(Receipt, "", "at"),
+    "gate": Indexed(Gate, "tenant", ""),
+    "idle_gate": Indexed(Gate, "", "idle_since"),
+    "node": Indexed(NodeState, "", ""),
+    "paused": Indexed(PausedQueue, "tenant", "queue"),
+    "calendar": Indexed(Calendar, "tenant", "name"),
+    "artifact": Indexed(Artifact, "task_id", "name"),
+    "content": Indexed(Artifact, "content", ""),
+    "step": Indexed(Step, "task_id", "created_at"),
+    "updated_step": Indexed(Step, "tenant", "updated_at"),
+    "signal": Indexed(Signal, "task_id", "at"),
+    "alarm": Indexed(Alarm, "", "began_at"),
+    "alarm_of_tenant": Indexed(Alarm, "tenant", "began_at"),
+    "open_alarm": Indexed(Alarm, "subject_id", "began_at", lambda alarm: alarm.over_at is None),
+    "untold_alarm": Indexed(Alarm, "", "tell_at"),
+    "old_alarm": Indexed(Alarm, "", "over_at"),
 }
+"""All indexes, by name: of which records, in which groups, in which order, and which records are left out."""

@@ -49,9 +49,9 @@ class State:
         self._rows: dict[type[Record], dict[str, Row]] = {each: {} for each in RECORD_TYPES}
         self._indexes: dict[type[Record], list[Index]] = {each: [] for each in RECORD_TYPES}
         self.index: dict[str, Index] = {}
-        for name, (of_type, entry) in INDEXES.items():
-            self.index[name] = Index(entry)
-            self._indexes[of_type].append(self.index[name])
+        for name, indexed in INDEXES.items():
+            self.index[name] = Index(indexed)
+            self._indexes[indexed.type].append(self.index[name])
 
     def get(self, type: type[R], id: str) -> R | None:
         row = self._rows[type].get(id)
