@@ -17,19 +17,14 @@ from typing import Any, TypeVar
 from ...domain.model import (
     LIVE,
     Alarm,
-    ApiKey,
-    Event,
     Gate,
-    NodeState,
     Record,
     Run,
     Schedule,
     Task,
     TaskStatus,
-    Template,
-    Tenant,
 )
-from ...domain.workflow import Signal, Step
+from ...domain.workflow import Signal
 from ..codec import search_text, searched, tallied, target_kind, template_id
 from ..queries import (
     LONG_BEGINNING,
@@ -72,6 +67,7 @@ from ..queries import (
     SchedulesByName,
     SchedulesByNextTime,
     SignalList,
+    SinceQuery,
     StepList,
     TaskList,
     TasksByBeginning,
@@ -93,6 +89,8 @@ __all__ = ["count", "tally", "walk"]
 R = TypeVar("R", bound=Record)
 Walk = Callable[[State, Any], Iterator[Record]]
 """The records that a query finds in a state, in the query's order."""
+Filter = Callable[[Any, Any], bool]
+"""Whether a record is one that the query asks for."""
 _LAST = chr(0x10FFFF)
 
 
@@ -135,13 +133,6 @@ def _older(index: str) -> Walk:
     return find
 
 
-def _in_group(index: str, field: str) -> Walk:
-    """The records of one group of an index: a field of the query names it."""
-    return lambda state, query: _of_index(
-        state, index, state.index[index].ascending((getattr(query, field),))
-    )
-
-
 def _in_groups(index: str, field: str) -> Walk:
     """The records of some groups of an index, one group after the other: a field of the query lists them."""
 
@@ -152,20 +143,46 @@ def _in_groups(index: str, field: str) -> Walk:
     return find
 
 
+def _listed(index: str, group: str = "", where: Filter | None = None, *, newest: bool = False) -> Walk:
+    """The records of one group of an index that the filter lets pass, from where the query goes on. Fields of the query
+    name the group. With `newest`, in descending order."""
+    fields = group.split()
+
+    def find(state: State, query: Any) -> Iterator[Record]:
+        of_group = tuple(getattr(query, field) for field in fields)
+        bound = _bound(query)
+        if newest:
+            entries = state.index[index].descending(of_group, bound)
+        else:
+            entries = state.index[index].ascending(of_group, bound or ())
+        found = _of_index(state, index, entries)
+        return found if where is None else (record for record in found if where(record, query))
+
+    return find
+
+
+def _bound(query: Any) -> IndexEntry | None:
+    """Where a listing goes on, as an entry of its index; None: at its beginning."""
+    after = begins_behind(query) if isinstance(query, SinceQuery) else getattr(query, "after", None)
+    if after is None:
+        return None
+    return (after.at, after.id) if isinstance(after, Cursor) else (after,)
+
+
+def _of_tenant_or_all(of_tenant: Walk, of_all: Walk) -> Walk:
+    return lambda state, query: (of_all if query.tenant is None else of_tenant)(state, query)
+
+
+def _is_of_tenant(record: Record, query: Any) -> bool:
+    return bool(record.tenant == query.tenant)
+
+
 def _of_index(state: State, index: str, entries: Iterable[IndexEntry]) -> Iterator[Record]:
     return _records(state, INDEXES[index].type, entries)
 
 
 def _records(state: State, type: type[R], entries: Iterable[IndexEntry]) -> Iterator[R]:
     return (state.peek(type, entry[-1]) for entry in entries)
-
-
-def _key(after: Cursor | None) -> IndexEntry | None:
-    return None if after is None else (after.at, after.id)
-
-
-def _id_key(after: str | None) -> IndexEntry | None:
-    return None if after is None else (after,)
 
 
 def _lanes(state: State, query: ReadyTasks | UpcomingTasks) -> dict[int, list[IndexEntry]]:
@@ -226,16 +243,6 @@ def _open(state: State, query: OpenTasks) -> Iterator[Task]:
     return _records(state, Task, merge(*(index.ascending(group) for group in groups)))
 
 
-def _ended(state: State, query: EndedTasks) -> Iterator[Task]:
-    tasks = _records(state, Task, state.index["finished"].ascending((), _key(begins_behind(query)) or ()))
-    return (task for task in tasks if task.tenant == query.tenant)
-
-
-def _returned(state: State, query: ReturnedTasks) -> Iterator[Task]:
-    behind = _key(begins_behind(query)) or ()
-    return _records(state, Task, state.index["returned"].ascending((query.tenant,), behind))
-
-
 def _task_list(state: State, query: TaskList) -> Iterator[Task]:
     for task in _records(state, Task, _task_entries(state, query)):
         if query.since is not None and task.created_at < query.since:
@@ -253,7 +260,7 @@ def _task_list(state: State, query: TaskList) -> Iterator[Task]:
 
 def _task_entries(state: State, query: TaskList) -> Iterator[IndexEntry]:
     """Newest first. A pending task may read as expired, so that status is two groups."""
-    before = _key(query.after)
+    before = _bound(query)
     if query.is_workflow:
         return state.index["workflow"].descending((query.tenant,), before)
     if query.status is None:
@@ -281,14 +288,16 @@ def _by_keys(state: State, query: SchedulesByKeys) -> Iterator[Schedule]:
 
 
 def _schedule_list(state: State, query: ScheduleList) -> Iterator[Schedule]:
-    before = _key(query.after)
+    before = _bound(query)
     if query.tenant is None:
         entries = state.index["schedule"].descending((), before)
     else:
         entries = state.index["schedule_created"].descending((query.tenant,), before)
         if query.newest is not None:
             entries = _among_newest(state, query.tenant, query.newest, entries)
-    return (schedule for schedule in _records(state, Schedule, entries) if _is_listed(schedule, query))
+    for schedule in _records(state, Schedule, entries):
+        if (query.deleted or schedule.deleted_at is None) and _matches(schedule, query):
+            yield schedule
 
 
 def _among_newest(
@@ -304,7 +313,7 @@ def _by_name(state: State, query: SchedulesByName) -> Iterator[Schedule]:
 
 
 def _by_next_time(state: State, query: SchedulesByNextTime) -> Iterator[Schedule]:
-    return _in_order(state, "next_time", query, _key(query.after) or ())
+    return _in_order(state, "next_time", query, _bound(query) or ())
 
 
 def _in_order(
@@ -315,10 +324,6 @@ def _in_order(
         last = next(islice(state.index[index].ascending((query.tenant,)), query.first - 1, None), None)
         entries = entries if last is None else takewhile(lambda entry: entry <= last, entries)
     return (schedule for schedule in _records(state, Schedule, entries) if _matches(schedule, query))
-
-
-def _is_listed(schedule: Schedule, query: ScheduleList) -> bool:
-    return (query.deleted or schedule.deleted_at is None) and _matches(schedule, query)
 
 
 def _matches(schedule: Schedule, query: ScheduleFilter) -> bool:
@@ -333,54 +338,12 @@ def _matches(schedule: Schedule, query: ScheduleFilter) -> bool:
 
 
 def _run_list(state: State, query: RunList) -> Iterator[Run]:
-    entries = state.index["run"].descending((query.schedule_id,), _key(query.after))
+    entries = state.index["run"].descending((query.schedule_id,), _bound(query))
     for run in _records(state, Run, entries):
         if query.since is not None and run.scheduled_at < query.since:
             return
         if (query.until is None or run.scheduled_at <= query.until) and query.status in (None, run.status):
             yield run
-
-
-def _ended_runs(state: State, query: EndedRuns) -> Iterator[Run]:
-    runs = _records(state, Run, state.index["run_ended"].ascending((), _key(begins_behind(query)) or ()))
-    return (run for run in runs if run.tenant == query.tenant)
-
-
-def _event_list(state: State, query: EventList) -> Iterator[Event]:
-    after = _key(query.after) or ()
-    if query.subject_id is None:
-        return _records(state, Event, state.index["event_of_tenant"].ascending((query.tenant,), after))
-    group = (query.tenant, query.subject_id)
-    return _records(state, Event, state.index["event_of_subject"].ascending(group, after))
-
-
-def _by_alias(state: State, query: TemplateByAlias) -> Iterator[Template]:
-    return _records(state, Template, state.with_alias(query.tenant, query.alias_key))
-
-
-def _template_list(state: State, query: TemplateList) -> Iterator[Template]:
-    entries = state.index["template"].descending((query.tenant,), _id_key(query.after))
-    return _records(state, Template, entries)
-
-
-def _key_list(state: State, query: ApiKeyList) -> Iterator[ApiKey]:
-    before = _id_key(query.after)
-    if query.tenant is None:
-        return _records(state, ApiKey, state.index["key"].descending((), before))
-    return _records(state, ApiKey, state.index["key_of_tenant"].descending((query.tenant,), before))
-
-
-def _tenant_list(state: State, query: TenantList) -> Iterator[Tenant]:
-    return _records(state, Tenant, state.index["tenant"].ascending((), _id_key(query.after) or ()))
-
-
-def _node_list(state: State, query: NodeList) -> Iterator[NodeState]:
-    return _records(state, NodeState, state.index["node"].ascending((), _id_key(query.after) or ()))
-
-
-def _updated_steps(state: State, query: UpdatedSteps) -> Iterator[Step]:
-    behind = _key(begins_behind(query)) or ()
-    return _records(state, Step, state.index["updated_step"].ascending((query.tenant,), behind))
 
 
 def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
@@ -405,20 +368,20 @@ def _just_before(beginning: str) -> IndexEntry:
     return (beginning[:-1] + chr(ord(beginning[-1]) - 1) + "\U0010ffff",) if beginning else ()
 
 
-def _alarm_list(state: State, query: AlarmList) -> Iterator[Alarm]:
-    before = _key(query.after)
-    if query.tenant is None:
-        entries = state.index["alarm"].descending((), before)
-    else:
-        entries = state.index["alarm_of_tenant"].descending((query.tenant,), before)
-    for alarm in _records(state, Alarm, entries):
-        if query.subject_id in (None, alarm.subject_id) and (alarm.is_open or not query.is_open):
-            yield alarm
+def _is_listed_alarm(alarm: Alarm, query: AlarmList) -> bool:
+    return query.subject_id in (None, alarm.subject_id) and (alarm.is_open or not query.is_open)
 
 
-def _gate_list(state: State, query: GateList) -> Iterator[Gate]:
-    entries = state.index["gate"].ascending((query.tenant,), _id_key(query.after) or ())
-    return (gate for gate in _records(state, Gate, entries) if query.subject in (None, gate.subject))
+def _is_listed_gate(gate: Gate, query: GateList) -> bool:
+    return query.subject in (None, gate.subject)
+
+
+_of_tenant = _listed("event_of_tenant", "tenant")
+_of_subject = _listed("event_of_subject", "tenant subject_id")
+
+
+def _event_list(state: State, query: EventList) -> Iterator[Record]:
+    return (_of_tenant if query.subject_id is None else _of_subject)(state, query)
 
 
 _WALKS: dict[type[Query[Record]], Walk] = {
@@ -434,26 +397,31 @@ _WALKS: dict[type[Query[Record]], Walk] = {
     OldReceipts: _older("receipt"),
     OldRuns: _older("run_ended"),
     OldSchedules: _older("schedule_completed"),
-    CalendarList: _in_group("calendar", "tenant"),
-    Cancelling: _in_group("cancelling", "worker_id"),
-    OpenSchedules: _in_group("open_key", "tenant"),
-    PausedQueues: _in_group("paused", "tenant"),
+    CalendarList: _listed("calendar", "tenant"),
+    Cancelling: _listed("cancelling", "worker_id"),
+    OpenSchedules: _listed("open_key", "tenant"),
+    PausedQueues: _listed("paused", "tenant"),
     ArtifactList: _in_groups("artifact", "task_ids"),
     ArtifactsByContent: _in_groups("content", "contents"),
     LiveTasks: _in_groups("live", "schedule_ids"),
     OpenAlarms: _in_groups("open_alarm", "subject_ids"),
     StepList: _in_groups("step", "task_ids"),
-    AlarmList: _alarm_list,
-    ApiKeyList: _key_list,
-    EndedRuns: _ended_runs,
-    EndedTasks: _ended,
+    AlarmList: _of_tenant_or_all(
+        _listed("alarm_of_tenant", "tenant", _is_listed_alarm, newest=True),
+        _listed("alarm", "", _is_listed_alarm, newest=True),
+    ),
+    ApiKeyList: _of_tenant_or_all(
+        _listed("key_of_tenant", "tenant", newest=True), _listed("key", newest=True)
+    ),
+    EndedRuns: _listed("run_ended", "", _is_of_tenant),
+    EndedTasks: _listed("finished", "", _is_of_tenant),
     EventList: _event_list,
-    GateList: _gate_list,
-    NodeList: _node_list,
+    GateList: _listed("gate", "tenant", _is_listed_gate),
+    NodeList: _listed("node"),
     OpenTasks: _open,
     OutdatedZones: _outdated_zones,
     ReadyTasks: _ready,
-    ReturnedTasks: _returned,
+    ReturnedTasks: _listed("returned", "tenant"),
     RunList: _run_list,
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
@@ -464,9 +432,9 @@ _WALKS: dict[type[Query[Record]], Walk] = {
     TaskList: _task_list,
     TasksByBeginning: _by_beginning,
     TasksInLine: _in_line,
-    TemplateByAlias: _by_alias,
-    TemplateList: _template_list,
-    TenantList: _tenant_list,
+    TemplateByAlias: _listed("alias", "tenant alias_key"),
+    TemplateList: _listed("template", "tenant", newest=True),
+    TenantList: _listed("tenant"),
     UpcomingTasks: _upcoming,
-    UpdatedSteps: _updated_steps,
+    UpdatedSteps: _listed("updated_step", "tenant"),
 }
