@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
 from ....domain.model import Runtime
 from ....domain.options import (
@@ -187,10 +187,9 @@ class TemplateTargetBody(Body):
 TargetBody = Annotated[WorkflowTargetBody | TaskTargetBody | TemplateTargetBody, Field(discriminator="type")]
 
 
-class AlarmRulesBody(Body):
+class AlarmRulesBody(Body, json_schema_extra={"examples": [{"alarmLateSeconds": 300, "alarmFailures": 2}]}):
     """The rules of a tag."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"alarmLateSeconds": 300, "alarmFailures": 2}]})
     __annotations__ = body_fields(AlarmOptions, RetryPolicyBody)
 
 
@@ -241,10 +240,8 @@ _RECURRING: dict[str, Any] = {
 }
 
 
-class ScheduleBody(_Policies):
+class ScheduleBody(_Policies, json_schema_extra={"examples": [_RECURRING, _ONE_TIME]}):
     """A schedule: when, and what."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_RECURRING, _ONE_TIME]})
 
     name: Name
     schedule_type: ScheduleType
@@ -261,20 +258,17 @@ class _Answered(Body):
     }
 
 
-class SchedulePut(ScheduleBody, _Answered):
+class SchedulePut(ScheduleBody, _Answered, json_schema_extra={"examples": [{**_RECURRING, "version": 1}]}):
     """A schedule as it shall be. `version`, or If-Match: only if it is still at that one."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_RECURRING, "version": 1}]})
 
     version: Version | None = None
 
 
-class SchedulePatch(_Policies):
+class SchedulePatch(
+    _Policies,
+    json_schema_extra={"examples": [{"description": "Sales, every weekday", "overlapPolicy": "allow"}]},
+):
     """What shall change; the rest stays. `version`, or If-Match: only if it is still at that one."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"description": "Sales, every weekday", "overlapPolicy": "allow"}]}
-    )
 
     name: Name | None = None
     schedule_type: ScheduleType | None = None
@@ -282,23 +276,19 @@ class SchedulePatch(_Policies):
     version: Version | None = None
 
 
-class PauseBody(Body):
+class PauseBody(
+    Body, json_schema_extra={"examples": [{"note": "the warehouse is down", "until": "2026-12-31T06:00:00Z"}]}
+):
     """Why it is paused, and until when."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"note": "the warehouse is down", "until": "2026-12-31T06:00:00Z"}]}
-    )
 
     note: Text | None = None
     until: Time | None = None
 
 
-class BackfillBody(Body):
+class BackfillBody(
+    Body, json_schema_extra={"examples": [{"start": "2026-01-01T00:00:00Z", "end": "2026-01-31T23:59:59Z"}]}
+):
     """Which times of the past to run after all. `dryRun` only says what would happen."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"start": "2026-01-01T00:00:00Z", "end": "2026-01-31T23:59:59Z"}]}
-    )
 
     start: Time
     end: Time
@@ -307,16 +297,15 @@ class BackfillBody(Body):
     dry_run: Flag = False
 
 
-class SpreadBody(Body):
+class SpreadBody(
+    Body,
+    json_schema_extra={
+        "examples": [{"at": "2026-12-01T09:00:00Z", "overSeconds": 600, "dryRun": True}],
+    },
+):
     """Which minute to spread, and over how long: the busiest of the next 24 hours, over what helps enough, unless they
     are given. `dryRun` only says what would move; with its
     `token`, exactly that happens, or nothing."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"at": "2026-12-01T09:00:00Z", "overSeconds": 600, "dryRun": True}],
-        }
-    )
 
     at: Time | None = None
     over_seconds: Annotated[int, InSeconds(60, 86_400)] | None = None
@@ -324,29 +313,23 @@ class SpreadBody(Body):
     dry_run: Flag = False
 
 
-class QueueLimitBody(Body):
+class QueueLimitBody(Body, json_schema_extra={"examples": [{"concurrency": 10, "rate": "50/s"}]}):
     """How many tasks at once, and how many in a while. What is not named is not limited."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"concurrency": 10, "rate": "50/s"}]})
 
     concurrency: int | None = None
     rate: Text | None = None
 
 
-class TriggerBody(Body):
+class TriggerBody(Body, json_schema_extra={"examples": [{}]}):
     """Another input for this one run, if it is given."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
     input: Json = None
 
 
-class PreviewBody(Body):
+class PreviewBody(
+    Body, json_schema_extra={"examples": [{"scheduleType": _RECURRING["scheduleType"], "n": 5}]}
+):
     """When would this fire?"""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"scheduleType": _RECURRING["scheduleType"], "n": 5}]}
-    )
 
     schedule_type: ScheduleType
     start_at: Time | None = None
@@ -354,10 +337,8 @@ class PreviewBody(Body):
     n: Annotated[Whole, Field(ge=1, le=1000)] = 5
 
 
-class BulkBody(Body):
+class BulkBody(Body, json_schema_extra={"examples": [{"tag": "nightly"}]}):
     """Which schedules: those that match every filter given. None given: refused, unless `all` says so."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"tag": "nightly"}]})
 
     status: Literal["draft", "active", "paused", "inactive", "completed"] | None = None
     target: Kind | None = None
@@ -388,20 +369,16 @@ class _Submission(_SubmitOptions):
         return given
 
 
-class ExecutionBody(_Submission):
+class ExecutionBody(
+    _Submission, json_schema_extra={"examples": [{"kind": "send-reminder", "input": {"userId": "123"}}]}
+):
     """A task to run now."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"kind": "send-reminder", "input": {"userId": "123"}}]}
-    )
 
     kind: Kind
 
 
-class WorkflowBody(_Submission):
+class WorkflowBody(_Submission, json_schema_extra={"examples": [{"kind": "my-workflow", "input": {}}]}):
     """A workflow to start now."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "my-workflow", "input": {}}]})
 
     kind: Kind
 
@@ -423,29 +400,24 @@ class _Template(_TemplateFields):
     )
 
 
-class StoredTemplateBody(_Template):
+class StoredTemplateBody(
+    _Template,
+    json_schema_extra={"examples": [{"alias": "reminder", "kind": "send-reminder", "runtime": "python"}]},
+):
     """What to run: a kind of task, a shell command, an HTTP request."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"alias": "reminder", "kind": "send-reminder", "runtime": "python"}]}
-    )
 
     runtime: Runtime = Runtime.PYTHON
 
 
-class StoredTemplatePatch(_Template):
+class StoredTemplatePatch(_Template, json_schema_extra={"examples": [{"enabled": False}]}):
     """What shall change; the rest stays. `version`, or If-Match: only if it is still at that one."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": False}]})
 
     runtime: Runtime | None = None
     version: Version | None = None
 
 
-class ExecuteTemplateBody(Body):
+class ExecuteTemplateBody(Body, json_schema_extra={"examples": [{"input": {"userId": "123"}}]}):
     """Run it with this input laid over its parameters."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"input": {"userId": "123"}}]})
 
     input: dict[str, Json] = Field(default_factory=dict)
 
@@ -472,41 +444,34 @@ class _Calendar(Body):
     description: Text = Field(default="", description="For people.")
 
 
-class CalendarBody(_Calendar):
+class CalendarBody(
+    _Calendar, json_schema_extra={"examples": [{"name": "holidays", "days": ["2027-12-24"], "windows": []}]}
+):
     """Days and windows under a name."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"name": "holidays", "days": ["2027-12-24"], "windows": []}]}
-    )
 
     name: Name
 
 
-class CalendarPatch(_Calendar):
+class CalendarPatch(_Calendar, json_schema_extra={"examples": [{"days": ["2027-12-24", "2027-12-25"]}]}):
     """What shall change; the rest stays. `version`, or If-Match: only if it is still at that one."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"days": ["2027-12-24", "2027-12-25"]}]})
 
     version: Version | None = None
 
 
-class CancelBody(Body):
+class CancelBody(Body, json_schema_extra={"examples": [{"reason": "no longer needed"}]}):
     """Why, for the history."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "no longer needed"}]})
 
     reason: Text = ""
 
 
-class ReplayBody(Body):
+class ReplayBody(
+    Body,
+    json_schema_extra={
+        "examples": [{"status": "failed", "kind": "send", "sinceSeconds": 3600, "dryRun": True}]
+    },
+):
     """Which tasks to run again: those that match everything given. `sinceSeconds`: only those that ended at most so
     long ago."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"status": "failed", "kind": "send", "sinceSeconds": 3600, "dryRun": True}]
-        }
-    )
 
     status: Literal["failed", "cancelled"]
     kind: Name | None = None
@@ -517,19 +482,15 @@ class ReplayBody(Body):
     dry_run: Flag = False
 
 
-class SignalBody(Body):
+class SignalBody(Body, json_schema_extra={"examples": [{"name": "paid", "payload": {"amount": 40}}]}):
     """What a workflow receives."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "paid", "payload": {"amount": 40}}]})
 
     name: Name
     payload: Json = None
 
 
-class ReplayWorkflowBody(Body):
+class ReplayWorkflowBody(Body, json_schema_extra={"examples": [{"fromStep": "charge"}]}):
     """From which step on: its key."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"fromStep": "charge"}]})
 
     from_step: Text | None = None
 
@@ -540,11 +501,9 @@ _DECLARED: Any = {
 }
 
 
-class PlanBody(Body):
+class PlanBody(Body, json_schema_extra={"examples": [_DECLARED]}):
     """What there is to be, as a file has it: by name, the options of `create_schedule`, `create_template` and
     `create_calendar` in snake_case."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
 
     schedules: dict[Name, dict[str, Json]] = Field(default_factory=dict)
     templates: dict[Name, dict[str, Json]] = Field(default_factory=dict)
@@ -555,19 +514,15 @@ class PlanBody(Body):
     force: Annotated[Flag, Field(description="Overwrite what was edited by hand.")] = False
 
 
-class ApplyBody(PlanBody):
+class ApplyBody(PlanBody, json_schema_extra={"examples": [_DECLARED]}):
     """The same, and the plan that must still hold: its `at` and its `token`."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_DECLARED]})
 
     at: Time | None = None
     token: Text | None = None
 
 
-class KeyBody(Body):
+class KeyBody(Body, json_schema_extra={"examples": [{"name": "ci", "role": "operator"}]}):
     """A new API key of this tenant."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "ci", "role": "operator"}]})
 
     name: Name
     role: Literal["viewer", "operator", "admin"]

@@ -81,21 +81,18 @@ class _Options(_TemplateOptions):
 _BACKUP: dict[str, Any] = {"command": "backup_database", "task_type": "python"}
 
 
-class TemplateBody(_Options):
+class TemplateBody(_Options, json_schema_extra={"examples": [_BACKUP]}):
     """A task that is stored, to be executed and scheduled later."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_BACKUP]})
 
     task_type: TaskType
     command: Command
 
 
-class TemplatePut(TemplateBody):
+class TemplatePut(
+    TemplateBody,
+    json_schema_extra={"examples": [{**_BACKUP, "parameters": {"compress": True}, "version": 1}]},
+):
     """The task as it shall be. `version`, or If-Match: only if it is still at that one."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{**_BACKUP, "parameters": {"compress": True}, "version": 1}]}
-    )
 
     version: Version | None = None
     id: ReadOnly = None
@@ -103,20 +100,16 @@ class TemplatePut(TemplateBody):
     updated_at: ReadOnly = None
 
 
-class TemplatePatch(_Options):
+class TemplatePatch(_Options, json_schema_extra={"examples": [{"enabled": False}]}):
     """What shall change; the rest stays. `version`, or If-Match: only if it is still at that one."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": False}]})
 
     command: Command = Field(default_factory=str)
     task_type: TaskType = "python"
     version: Version | None = None
 
 
-class ExecuteBody(SnakeBody):
+class ExecuteBody(SnakeBody, json_schema_extra={"examples": [{"parameters": {"compress": True}}]}):
     """Run it with these parameters laid over its own; now, or not before `schedule_at`."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"parameters": {"compress": True}}]})
 
     parameters: Parameters = Field(default_factory=dict)
     schedule_at: Time | None = None
@@ -216,10 +209,8 @@ SCHEDULE_EXAMPLES: dict[str, Any] = {
 }
 
 
-class TaskSchedulePatch(SnakeBody):
+class TaskSchedulePatch(SnakeBody, json_schema_extra={"examples": [{"enabled": False}]}):
     """Enable or disable it; or, for an admin, give it another time. Another type of time needs `schedule_type`."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": False}]})
 
     enabled: Flag | None = None
     schedule_type: Literal["once", "interval", "cron"] | None = None
