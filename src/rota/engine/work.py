@@ -26,7 +26,11 @@ def as_work(function: Callable[Concatenate[Tx, P], Awaitable[T]]) -> Callable[P,
 
     @wraps(function)
     def work_of(*args: P.args, **kwargs: P.kwargs) -> Work[T]:
-        return lambda tx: function(tx, *args, **kwargs)
+        def work(tx: Tx) -> Awaitable[T]:
+            return function(tx, *args, **kwargs)
+
+        work.__qualname__ = function.__qualname__  # who looks at a work sees which one it is
+        return work
 
     return work_of
 
