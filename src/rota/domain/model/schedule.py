@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..recurrence import ClockChange, Covered, Openings, Timing, clock_changes, latest, next_after
+from ..recurrence import ClockChange, Covered, Openings, Timing, clock_changes
 from .alarm import Watch
 from .shared import Record, Value, aware
 from .task import TaskRequest
@@ -244,7 +244,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
 
     @property
     def openings(self) -> Openings:
-        """The times that its calendars leave."""
+        """Its times: those of its timing that its bounds and its calendars leave."""
         return Openings(
             self.timing,
             tuple(each for each in self.calendars if each.name in self.only),
@@ -268,15 +268,11 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
 
     def next_occurrence(self, after: datetime) -> datetime | None:
         """The first time after `after` that the timing, its bounds and its calendars allow, whatever the status is."""
-        if self.calendars:
-            return self.openings.next_after(aware(after))
-        return next_after(self.timing, aware(after), start_at=self.start_at, end_at=self.end_at)
+        return self.openings.next_after(aware(after))
 
     def latest_occurrence(self, after: datetime, until: datetime) -> datetime | None:
         """The last such time in `(after, until]`."""
-        if self.calendars:
-            return self.openings.latest(after, until)
-        return latest(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
+        return self.openings.latest(after, until)
 
     def clock_changes(self, now: datetime) -> tuple[ClockChange, ...]:
         """The clock changes of the coming year that touch it: none whose times its bounds or calendars take away."""

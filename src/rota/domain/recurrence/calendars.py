@@ -146,8 +146,15 @@ class Openings(NamedTuple):
     rolls: int = 0
     """1: a closed time goes to the next open day; -1: to the previous one; 0: it is left out."""
 
+    @property
+    def are_all(self) -> bool:
+        """Whether there are no calendars: every time is open."""
+        return not (self.only or self.exclude)
+
     def next_after(self, after: datetime) -> datetime | None:
         """The first open time after `after`; None also where calendars close everything for years."""
+        if self.are_all:
+            return next_after(self.timing, after, start_at=self.start_at, end_at=self.end_at)
         if self.rolls:
             return self._next_landing(after)
         for _ in range(MOST_PIECES):
@@ -161,6 +168,9 @@ class Openings(NamedTuple):
         return None
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        if self.are_all:
+            yield from self._nominal(after, until)
+            return
         at = self.next_after(after)
         while at is not None and at <= until:
             if self.rolls:  # a month together: each is looked at once for all of them
@@ -173,6 +183,8 @@ class Openings(NamedTuple):
 
     def latest(self, after: datetime, until: datetime) -> datetime | None:
         """The last open time in `(after, until]`."""
+        if self.are_all:
+            return latest(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
         if self.rolls:
             return self._latest_landing(after, until)
         while until > after:
@@ -206,6 +218,8 @@ class Openings(NamedTuple):
 
     def number(self, after: datetime, until: datetime) -> int:
         """How many open times are in `(after, until]`."""
+        if self.are_all:
+            return count(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
         if self.rolls:
             return len(self._landings(after, until))
         return sum(each.number for each in self.stretches(after, until) if each.closed_by is None)

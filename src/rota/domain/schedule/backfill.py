@@ -10,18 +10,17 @@ A backfill goes on while its schedule is paused or has completed; a delete ends 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
-from .. import recurrence
 from ..checks import check_number, check_time
 from ..errors import Invalid, Refused
 from ..model import Backfill, BackfillStatus, OverlapPolicy, Run, RunReason, RunStatus, Schedule
-from ..recurrence import MICROSECOND, After, Interval, Timing
+from ..recurrence import MICROSECOND, After, Interval, Openings
 from .decision import Skip, due_time
 from .run import cut_short, run_id, skipped
 
@@ -66,7 +65,8 @@ def begin(
     if schedule.backfill is not None and schedule.backfill.is_open:
         raise Refused("backfill_running", schedule=schedule.key)
     most = check_number("at_most", at_most, 1, MOST)
-    times = len(list(islice(_times(schedule, first - MICROSECOND, last), most + 1)))
+    before = first - MICROSECOND
+    times = len(list(islice(_openings(schedule, before).between(before, last), most + 1)))
     if times > most:
         problem = f"it has more than {most:,} times from {first.isoformat()} to {last.isoformat()}"
         raise Invalid("at_most", problem, f"give a shorter range, or a higher number up to {MOST:,}")
@@ -75,7 +75,7 @@ def begin(
         start=first,
         end=last,
         overlap_policy=policy,
-        after=first - MICROSECOND,
+        after=before,
         total=times,
         created_by=actor,
         created_at=now,
@@ -97,7 +97,8 @@ def upcoming(schedule: Schedule) -> list[datetime]:
     filling = schedule.backfill
     if filling is None or not filling.is_open:
         return []
-    return list(islice(_times(schedule, filling.after, filling.end), TIMES_PER_TICK))
+    times = _openings(schedule, filling.after).between(filling.after, filling.end)
+    return list(islice(times, TIMES_PER_TICK))
 
 
 def step(
@@ -152,14 +153,9 @@ def carved(row: Run, schedule: Schedule, first: datetime, last: datetime, now: d
     if row.scheduled_at < first:
         rest.append(cut_short(row, schedule, first - MICROSECOND))
     if last < row.until:
-        others = islice(_times(schedule, last, row.until), 1)
-        for begins in others:
-            timing = _reaching(schedule.timing, last)
-            if schedule.calendars:
-                openings = schedule.openings._replace(timing=timing, start_at=None, end_at=None)
-                number = 1 + openings.number(begins, row.until)
-            else:
-                number = 1 + recurrence.count(timing, begins, row.until)
+        openings = _openings(schedule, last)
+        for begins in islice(openings.between(last, row.until), 1):
+            number = 1 + openings.number(begins, row.until)
             until = row.until if number > 1 else None
             skip = Skip(begins, row.reason or RunReason.MISSED, until, number)
             rest.append(skipped(schedule, skip, now))
@@ -180,16 +176,11 @@ def own_times(schedule: Schedule) -> Schedule:
     return replace(schedule, due_at=schedule.pause_until)
 
 
-def _times(schedule: Schedule, after: datetime, until: datetime) -> Iterable[datetime]:
-    timing = _reaching(schedule.timing, after)
-    if schedule.calendars:
-        return schedule.openings._replace(timing=timing, start_at=None, end_at=None).between(after, until)
-    return recurrence.between(timing, after, until)
-
-
-def _reaching(timing: Timing, after: datetime) -> Timing:
-    """An interval counts from its anchor on; its grid goes back as far as is asked."""
+def _openings(schedule: Schedule, after: datetime) -> Openings:
+    """Its times since `after`, whatever its bounds. An interval counts from its anchor on; its grid goes back as far as
+    is asked."""
+    timing = schedule.timing
     match timing:
         case Interval(every, anchor) if anchor is not None and anchor > after:
-            return replace(timing, anchor=anchor - ((anchor - after) // every + 1) * every)
-    return timing
+            timing = replace(timing, anchor=anchor - ((anchor - after) // every + 1) * every)
+    return schedule.openings._replace(timing=timing, start_at=None, end_at=None)

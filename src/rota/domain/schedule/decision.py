@@ -450,13 +450,7 @@ class _Due:
         times = list(islice(self._between(self.before, until), ROWS_PER_OUTAGE + 1))
         if len(times) <= ROWS_PER_OUTAGE:
             return tuple(Skip(at, reason) for at in times)
-        schedule = self.schedule
-        if schedule.calendars:
-            others = schedule.openings.number(self.first, until)
-        else:
-            others = recurrence.count(
-                schedule.timing, self.first, until, start_at=schedule.start_at, end_at=schedule.end_at
-            )
+        others = self.schedule.openings.number(self.first, until)
         return (Skip(self.first, reason, self._latest(until), 1 + others),)
 
     def _last_missed(self, grace: timedelta | None) -> datetime | None:
@@ -479,31 +473,16 @@ class _Due:
             until - self.first < _SHORTEST
         ):  # a tick that is on time need not look: nothing fires so soon again
             return self.first
-        schedule = self.schedule
-        bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
-        if schedule.calendars and schedule.openings.rolls:
-            return schedule.openings.latest(self.first, until) or self.first
-        following = recurrence.next_after(schedule.timing, self.first, **bounds)
+        following = self.schedule.next_occurrence(self.first)
         if following is None or following > until:  # most often: asked from the end it would take longer
             return self.first
-        return schedule.latest_occurrence(self.first, until) or self.first
+        return self.schedule.latest_occurrence(self.first, until) or self.first
 
     def _between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         if after < self.first <= until:
             yield self.first
-        if until <= self.first:
-            return
-        schedule = self.schedule
-        if schedule.calendars:
-            yield from schedule.openings.between(max(after, self.first), until)
-            return
-        yield from recurrence.between(
-            schedule.timing,
-            max(after, self.first),
-            until,
-            start_at=schedule.start_at,
-            end_at=schedule.end_at,
-        )
+        if until > self.first:
+            yield from self.schedule.openings.between(max(after, self.first), until)
 
 
 _Sorted = tuple[tuple[Fire, ...], tuple[Fire, ...], tuple[Skip, ...]]

@@ -57,12 +57,7 @@ def _nominal(schedule: Schedule, first: datetime, after: datetime, until: dateti
     if first > until:
         return
     yield first
-    since = max(first, after - schedule.most_put_off - MICROSECOND)
-    bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
-    if schedule.calendars:
-        yield from schedule.openings.between(since, until)
-        return
-    yield from recurrence.between(schedule.timing, since, until, **bounds)
+    yield from schedule.openings.between(max(first, after - schedule.most_put_off - MICROSECOND), until)
 
 
 def compared(

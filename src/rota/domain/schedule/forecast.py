@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .. import recurrence
 from ..errors import Invalid
 from ..model import Schedule
 from ..recurrence import MICROSECOND, After, Interval, Once
@@ -141,11 +140,8 @@ class _Group(msgspec.Struct):
         left = self.most
         if left is not None and low > self.low:
             left -= _number(self.like, self.low, low)
-        return (
-            _between(self.like, low, high)
-            if left is None
-            else islice(_between(self.like, low, high), max(left, 0))
-        )
+        times = self.like.openings.between(low - MICROSECOND, high - MICROSECOND)
+        return times if left is None else islice(times, max(left, 0))
 
     def room(self, nominal: datetime, most: timedelta) -> timedelta:
         """By how much of `most` a time may be put off: never beyond the next one."""
@@ -438,18 +434,9 @@ def _every(schedule: Schedule) -> int | None:
     return None
 
 
-def _between(schedule: Schedule, low: datetime, high: datetime) -> Iterator[datetime]:
-    """The times in [low, high)."""
-    if schedule.calendars:
-        return schedule.openings.between(low - MICROSECOND, high - MICROSECOND)
-    return recurrence.between(schedule.timing, low - MICROSECOND, high - MICROSECOND)
-
-
 def _number(schedule: Schedule, low: datetime, high: datetime) -> int:
     """How many times are in [low, high)."""
-    if schedule.calendars:
-        return schedule.openings.number(low - MICROSECOND, high - MICROSECOND)
-    return recurrence.count(schedule.timing, low - MICROSECOND, high - MICROSECOND)
+    return schedule.openings.number(low - MICROSECOND, high - MICROSECOND)
 
 
 def _participants(groups: list[_Group]) -> tuple[Participant, ...]:
