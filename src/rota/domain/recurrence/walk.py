@@ -11,7 +11,7 @@ keep their rhythm: nothing is added for readings that are skipped, nothing remov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from .ticks import DAY, EARLIEST, LATEST, YEAR, Point, Ticks
@@ -115,17 +115,8 @@ class Elapsed:
             hit = self._pattern.under(offset).first(low + offset, stop + offset)
             if hit is not None:
                 return hit - offset
-            low = self._skip(end, high) if end <= high else end
+            low = _quiet_until(self._pattern.under, self._zone, end, high) if end <= high else end
         return None
-
-    def _skip(self, low: int, high: int) -> int:
-        """An instant at or after `low` before which nothing can fire, whatever the offset will be."""
-        earliest = high + 1
-        for offset in self._zone.offsets_from(low):
-            hit = self._pattern.under(offset).first(low + offset, earliest - 1 + offset)
-            if hit is not None:
-                earliest = hit - offset
-        return earliest
 
     def last(self, low: int, high: int) -> int | None:
         low, high = max(low, self._origin), min(high, LATEST)
@@ -149,6 +140,17 @@ class Elapsed:
             total += self._pattern.under(offset).count(low + offset, min(end - 1, high) + offset)
             low = end
         return total
+
+
+def _quiet_until(under: Callable[[int], Ticks], zone: Zone, low: int, high: int) -> int:
+    """An instant at or after `low` before which nothing can fire, whatever the offset will be. `under` an offset there
+    are these readings."""
+    earliest = high + 1
+    for offset in zone.offsets_from(low):
+        hit = under(offset).first(low + offset, earliest - 1 + offset)
+        if hit is not None:
+            earliest = hit - offset
+    return earliest
 
 
 class ByChoice:
@@ -175,17 +177,9 @@ class ByChoice:
             if found:
                 return min(found)
             is_gap = bool(self._zone.gaps(end, end))  # readings that it leaves out may fire there
-            low = end if is_gap or end > high else self._skip(end, high)
+            is_quiet = not is_gap and end <= high
+            low = _quiet_until(lambda _: self._pattern, self._zone, end, high) if is_quiet else end
         return None
-
-    def _skip(self, low: int, high: int) -> int:
-        """An instant at or after `low` before which nothing can fire, whatever the offset will be."""
-        earliest = high + 1
-        for offset in self._zone.offsets_from(low):
-            hit = self._pattern.first(low + offset, earliest - 1 + offset)
-            if hit is not None:
-                earliest = hit - offset
-        return max(earliest, low)
 
     def last(self, low: int, high: int) -> int | None:
         low, high = max(low, self._origin), min(high, LATEST)

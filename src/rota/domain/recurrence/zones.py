@@ -215,9 +215,8 @@ def _seconds(clock: str) -> int:
 
 
 _END: Final = LATEST + 4 * DAY
-_CYCLE: Final = CYCLE_DAYS * DAY
-_BLOCK: Final = 16
-"""Years that are tabulated at a time once a zone's changes follow its rule; 25 blocks are a calendar cycle."""
+_YEARS: Final = 400
+"""The calendar repeats after so many, and with it the changes that follow a zone's rule."""
 
 
 class _Stretches(NamedTuple):
@@ -232,14 +231,14 @@ class _Stretches(NamedTuple):
 class Zone:
     """One zone's clock. Build it with `zone(name)`."""
 
-    __slots__ = ("_blocks", "_coming", "_end", "_file", "_memo", "_table", "name")
+    __slots__ = ("_coming", "_cycle", "_end", "_file", "_memo", "_table", "name")
 
     def __init__(self, name: str, file: ZoneFile) -> None:
         self.name = name
         self._file = file
         self._table, self._end = _tabulate(file)
         self._coming = _coming(self._table.offsets, file)
-        self._blocks: dict[int, _Stretches] = {}
+        self._cycle: _Stretches | None = None
         self._memo = (0, 0, 0, 0, 0)
 
     def stretch(self, instant: int) -> tuple[int, int, int]:
@@ -289,7 +288,7 @@ class Zone:
         high = min(high, LATEST)
         while low <= high:
             (starts, offsets, shown), shift = self._reaching(low)
-            end = self._end if low < self._end else _block_end(low)
+            end = self._end if low < self._end else _cycle_end(low)
             first = max(bisect_right(starts, low - 1 - shift), 1)
             last = bisect_right(starts, min(high, end - 1) - shift)
             for place in range(first, last):
@@ -314,24 +313,18 @@ class Zone:
         that are published, the zone's rule repeats with the calendar, every 400 years."""
         if instant < self._end:
             return self._table, 0
-        cycle, block = divmod(_year(instant) // _BLOCK, 400 // _BLOCK)
-        table = self._blocks.get(block)
-        if table is None:
-            year = 2000 + block * _BLOCK
-            table = _stretches(self._file.standard, self._file.later_changes(year - 1, year + _BLOCK))
-            self._blocks[block] = table
-        return table, (cycle - 5) * _CYCLE
+        if self._cycle is None:
+            self._cycle = _stretches(self._file.standard, self._file.later_changes(1999, 2000 + _YEARS))
+        return self._cycle, (_year(instant) - 2000) // _YEARS * CYCLE_DAYS * DAY
 
 
 def _year(instant: int) -> int:
     return month_of(min(instant, LATEST) // DAY) // 12
 
 
-def _block_end(instant: int) -> int:
-    """The instant after the last of the block of years that holds `instant`."""
-    if instant > LATEST:
-        return _END
-    return month_start((_year(instant) // _BLOCK + 1) * _BLOCK * 12) * DAY
+def _cycle_end(instant: int) -> int:
+    """The instant after the last of the calendar cycle that holds `instant`."""
+    return _END if instant > LATEST else month_start((_year(instant) // _YEARS + 1) * _YEARS * 12) * DAY
 
 
 def _tabulate(file: ZoneFile) -> tuple[_Stretches, int]:
