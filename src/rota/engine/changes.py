@@ -347,49 +347,32 @@ def _last_number(record: Task | Step | Run | Event, told: int) -> int:
 
 async def _walk_tasks(tx: Tx, tenant: str, since: datetime, take: Callable[[Any], bool]) -> None:
     """Every task that changed since, some twice."""
-
-    def newest(after: Cursor | None) -> Query[Record]:
-        return TaskList(tenant=tenant, at=tx.now, after=after)
-
-    def returned(after: Cursor | None) -> Query[Record]:
-        return ReturnedTasks(tenant=tenant, since=since, after=after)
-
-    def ended(after: Cursor | None) -> Query[Record]:
-        return EndedTasks(tenant=tenant, since=since, after=after)
-
+    newest = TaskList(tenant=tenant, at=tx.now)
     await _walk(tx, newest, "created_at", lambda task: task.created_at >= since and take(task))
     for task in await tx.find(LostLeases(at=None), RUNNING_AT_MOST):
         if task.tenant == tenant and task.updated_at >= since and not take(task):
             break
-    await _walk(tx, returned, "updated_at", take)
-    await _walk(tx, ended, "completed_at", take)
+    await _walk(tx, ReturnedTasks(tenant=tenant, since=since), "updated_at", take)
+    await _walk(tx, EndedTasks(tenant=tenant, since=since), "completed_at", take)
 
 
 async def _walk_others(tx: Tx, tenant: str, since: datetime, take: Callable[[Any], bool]) -> None:
     """Every step, every row that ended without a task, and every line of the audit."""
-
-    def steps(after: Cursor | None) -> Query[Record]:
-        return UpdatedSteps(tenant=tenant, since=since, after=after)
-
-    def rows(after: Cursor | None) -> Query[Record]:
-        return EndedRuns(tenant=tenant, since=since, after=after)
-
-    def events(after: Cursor | None) -> Query[Record]:
-        return EventList(tenant=tenant, after=after or Cursor(at=since, id=""))
-
-    await _walk(tx, steps, "updated_at", take)
+    await _walk(tx, UpdatedSteps(tenant=tenant, since=since), "updated_at", take)
+    rows = EndedRuns(tenant=tenant, since=since)
     await _walk(tx, rows, "completed_at", lambda row: row.target_id is not None or take(row))
-    await _walk(tx, events, "at", take)
+    await _walk(tx, EventList(tenant=tenant, after=Cursor(at=since, id="")), "at", take)
 
 
-async def _walk(tx: Tx, query: Callable[[Cursor | None], Any], at: str, take: Callable[[Any], bool]) -> None:
+async def _walk(tx: Tx, query: Query[Record], at: str, take: Callable[[Any], bool]) -> None:
     """Give what a listing finds to `take`, while it goes on. The first page is small: most looks find little."""
-    after, size = None, PAGE // 10
+    size = PAGE // 10
     while True:
-        page: list[Any] = await tx.find(query(after), size)
+        page = await tx.find(query, size)
         if not all(take(record) for record in page) or len(page) < size:
             return
-        after, size = Cursor(at=getattr(page[-1], at), id=page[-1].id), PAGE
+        query = replace(query, after=Cursor(at=getattr(page[-1], at), id=page[-1].id))
+        size = PAGE
 
 
 _SUBJECTS: dict[str, type[Record]] = {
