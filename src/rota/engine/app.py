@@ -47,6 +47,7 @@ __all__ = ["App"]
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+F = TypeVar("F", bound=TaskFunction[..., Any])
 Hook = Callable[..., Any]
 HOOKS = ("on_startup", "on_shutdown", "on_success", "on_error")
 LEAST_MEMORY = 64 * 1024 * 1024
@@ -220,17 +221,20 @@ class App:
         place: Mapping[str, Any],
         names: Mapping[str, Any],
     ) -> TaskFunction[..., Any]:
-        function = function.function if isinstance(function, TaskFunction) else function
-        kind = _name_of(function) if kind is None else kind
-        self._check_new(kind)
+        function, kind = self._named(function, kind)
         if place:
             _check_findable(function)
-        handler = replace(self._handler(kind, function, defaults, names), **place)
-        self._declare(handler, options)
-        self.handlers[kind] = handler
-        made = AsyncTaskFunction if handler.is_async else PlainTaskFunction
-        own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
-        return made(kind, function, handler.signature, own, self.connected, context_outside)
+        handler = Handler(
+            kind=kind,
+            function=function,
+            defaults=defaults,
+            is_async=_is_async(function),
+            signature=Signature(kind, function, inject=self.inject, provided=self.provided, namespace=names),
+            **place,
+        )
+        return self._registered(
+            AsyncTaskFunction if handler.is_async else PlainTaskFunction, handler, options
+        )
 
     def _workflow(
         self,
@@ -241,9 +245,7 @@ class App:
         accepts: int,
         names: Mapping[str, Any],
     ) -> WorkflowFunction[..., Any]:
-        function = function.function if isinstance(function, TaskFunction) else function
-        kind = _name_of(function) if kind is None else kind
-        self._check_new(kind)
+        function, kind = self._named(function, kind)
         _check_workflow(kind, function)
         version = defaults.workflow_version or 1
         handler = Handler(
@@ -263,26 +265,20 @@ class App:
             version=version,
             accepts=accepts,
         )
-        self._declare(handler, options)
-        self.handlers[kind] = handler
-        own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
-        return WorkflowFunction(kind, function, handler.signature, own, self.connected, context_outside)
+        return self._registered(WorkflowFunction, handler, options)
 
-    def _handler(
-        self,
-        kind: str,
-        function: Callable[..., Any],
-        defaults: Defaults,
-        names: Mapping[str, Any],
-    ) -> Handler:
-        signature = Signature(kind, function, inject=self.inject, provided=self.provided, namespace=names)
-        return Handler(
-            kind=kind,
-            function=function,
-            defaults=defaults,
-            is_async=_is_async(function),
-            signature=signature,
-        )
+    def _named(self, function: Any, kind: str | None) -> tuple[Any, str]:
+        """The function, not decorated, and its kind, which is new."""
+        function = function.function if isinstance(function, TaskFunction) else function
+        kind = _name_of(function) if kind is None else kind
+        self._check_new(kind)
+        return function, kind
+
+    def _registered(self, made: type[F], handler: Handler, options: Mapping[str, Any]) -> F:
+        self._declare(handler, options)
+        self.handlers[handler.kind] = handler
+        own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
+        return made(handler.kind, handler.function, handler.signature, own, self.connected, context_outside)
 
     def _declare(self, handler: Handler, options: Mapping[str, Any]) -> None:
         """The schedule of a decorator that has a timing."""
