@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import wraps
-from itertools import count
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ..domain.errors import Unavailable
+from ..domain.model import Record
 from ..stores.base import Store, Tx, Work
+from ..stores.queries import Query
 from .clock import Clock, sleep
 
-__all__ = ["as_work", "commit"]
+__all__ = ["as_work", "commit", "count", "find"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R", bound=Record)
 TRIES = 3
 PATIENCE = timedelta(seconds=5)
 
@@ -35,11 +38,23 @@ def as_work(function: Callable[Concatenate[Tx, P], Awaitable[T]]) -> Callable[P,
     return work_of
 
 
+@as_work
+async def find(tx: Tx, query: Query[R], limit: int) -> list[R]:
+    """What one query finds."""
+    return await tx.find(query, limit)
+
+
+@as_work
+async def count(tx: Tx, query: Query[Record]) -> int:
+    """How many one query finds."""
+    return await tx.count(query)
+
+
 async def commit(store: Store, clock: Clock, work: Work[T]) -> T:
     """Repeat what may or may not have happened: the ids are the same, so it happens once. What certainly has not
     happened is not repeated: the store has waited already."""
     give_up_at = clock.monotonic() + PATIENCE.total_seconds()
-    for attempt in count(1):
+    for attempt in itertools.count(1):
         try:
             return await store.transact(work)
         except Unavailable as problem:

@@ -3,15 +3,16 @@
 Begin with `schedules`: a page, a ledger, the next times, and why a time became what it did. `tasks` lists tasks, their
 steps and what they left, `workflows` has one with all that it started, `tenants` all else that a tenant has: templates,
 calendars, keys, alarms, limits. `overview` says how a tenant is doing, `health` how the store is, `serving` who runs
-what and what a task waits for, `forecasts` how much is coming.
+what and what a task waits for, `forecasts` how much is coming. A question that one query answers is asked with `find`
+or `count`.
 """
 
+from ..work import count, find
 from .forecasts import forecast
 from .schedules import (
     Occurrence,
     OrderedSchedules,
     ScheduleOrder,
-    count_schedules,
     deleted_schedule,
     explained_runs,
     first_schedules,
@@ -19,9 +20,7 @@ from .schedules import (
     next_times,
     occurrences,
     one_schedule,
-    open_schedules,
     schedule_events,
-    schedule_page,
     schedule_runs,
     upcoming,
     why,
@@ -45,16 +44,12 @@ from .tenants import (
     TenantUse,
     alarm_page,
     alarm_rules,
-    all_calendars,
     are_gates_under,
-    event_page,
-    key_page,
     one_calendar,
     one_template,
     one_tenant,
     task_limits,
     template_named,
-    template_page,
     tenants_in_use,
 )
 
@@ -65,17 +60,15 @@ __all__ = [
     "TenantUse",
     "alarm_page",
     "alarm_rules",
-    "all_calendars",
     "are_gates_under",
     "artifacts_of",
+    "count",
     "count_matching",
-    "count_schedules",
     "deleted_schedule",
-    "event_page",
     "explained_runs",
+    "find",
     "first_schedules",
     "forecast",
-    "key_page",
     "last_runs",
     "named_contents",
     "next_times",
@@ -86,10 +79,8 @@ __all__ = [
     "one_task",
     "one_template",
     "one_tenant",
-    "open_schedules",
     "recent_tasks",
     "schedule_events",
-    "schedule_page",
     "schedule_runs",
     "some_tasks",
     "steps_of_task",
@@ -99,7 +90,6 @@ __all__ = [
     "task_query",
     "tasks_by_beginning",
     "template_named",
-    "template_page",
     "tenants_in_use",
     "unread_signals",
     "upcoming",

@@ -10,9 +10,7 @@ from ...domain.schedule.forecast import Forecaster
 from ...stores.base import Store, Tx
 from ...stores.queries import Cursor, EndedRuns, RunList, ScheduleList
 from ..clock import sleep
-from ..work import as_work
-
-__all__ = ["forecast"]
+from ..work import as_work, find
 
 AT_ONCE = 500
 """Schedules that are in memory at a time."""
@@ -52,16 +50,11 @@ async def _pages(store: Store, tenant: str) -> AsyncIterator[list[Schedule]]:
         after: Cursor | None = None
         while True:
             query = ScheduleList(tenant=tenant, status=status, after=after)
-            page = await store.read(_page(query))
+            page = await store.read(find(query, AT_ONCE))
             yield page
             if len(page) < AT_ONCE:
                 break
             after = Cursor(page[-1].created_at, page[-1].id)
-
-
-@as_work
-async def _page(tx: Tx, query: ScheduleList) -> list[Schedule]:
-    return await tx.find(query, AT_ONCE)
 
 
 @as_work

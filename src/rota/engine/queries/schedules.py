@@ -30,7 +30,6 @@ from ...stores.queries import (
     Cursor,
     EventList,
     LiveTasks,
-    OpenSchedules,
     RunList,
     ScheduleList,
     SchedulesByName,
@@ -41,26 +40,6 @@ from ..commands.serving import every_node
 from ..commands.shared import LIVE_AT_MOST, find_any_schedule, find_every, find_schedule
 from ..work import as_work
 from .serving import wait_of
-
-__all__ = [
-    "Occurrence",
-    "OrderedSchedules",
-    "ScheduleOrder",
-    "count_schedules",
-    "deleted_schedule",
-    "explained_runs",
-    "first_schedules",
-    "last_runs",
-    "next_times",
-    "occurrences",
-    "one_schedule",
-    "open_schedules",
-    "schedule_events",
-    "schedule_page",
-    "schedule_runs",
-    "upcoming",
-    "why",
-]
 
 OrderedSchedules = ScheduleList | SchedulesByName | SchedulesByNextTime
 
@@ -89,11 +68,6 @@ async def deleted_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
 @as_work
 async def one_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
     return await find_schedule(tx, tenant, key)
-
-
-@as_work
-async def schedule_page(tx: Tx, query: OrderedSchedules, limit: int) -> list[Schedule]:
-    return await tx.find(query, limit)
 
 
 LOOKED_THROUGH = 10_000
@@ -308,14 +282,3 @@ def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime | None, st
     if since is not None:
         stretches.append((since.at, None, since.actor, since.detail or since.action))
     return stretches
-
-
-@as_work
-async def open_schedules(tx: Tx, tenant: str) -> int:
-    """How many are neither deleted nor completed: a number that every store keeps."""
-    return await tx.count(OpenSchedules(tenant=tenant))
-
-
-@as_work
-async def count_schedules(tx: Tx, query: ScheduleList) -> int:
-    return await tx.count(query)

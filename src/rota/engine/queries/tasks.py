@@ -31,24 +31,6 @@ from ..commands.shared import find_any_schedule, find_task
 from ..commands.workflows import steps_of
 from ..work import as_work
 
-__all__ = [
-    "Recent",
-    "artifacts_of",
-    "count_matching",
-    "named_contents",
-    "one_artifact",
-    "one_task",
-    "recent_tasks",
-    "some_tasks",
-    "steps_of_task",
-    "task_list",
-    "task_page",
-    "task_query",
-    "tasks_by_beginning",
-    "unread_signals",
-]
-
-
 LOOKED_AT = 100_000
 """Among so many tasks one is looked for by a short beginning of its id."""
 

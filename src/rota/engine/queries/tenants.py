@@ -8,9 +8,7 @@ from ...domain.errors import NotFound
 from ...domain.model import (
     Alarm,
     AlarmRules,
-    ApiKey,
     Calendar,
-    Event,
     Limit,
     Template,
     Tenant,
@@ -18,38 +16,16 @@ from ...domain.model import (
 from ...stores.base import Tx
 from ...stores.queries import (
     AlarmList,
-    ApiKeyList,
-    CalendarList,
     Cursor,
-    EventList,
     GateList,
     OpenTasks,
     ScheduleList,
-    TemplateList,
     TenantList,
 )
 from ..commands.shared import find_any_schedule, find_calendar, find_every, find_template
 from ..commands.tenants import find_tenant
 from ..work import as_work
 
-__all__ = [
-    "TenantUse",
-    "alarm_page",
-    "alarm_rules",
-    "all_calendars",
-    "are_gates_under",
-    "event_page",
-    "key_page",
-    "one_calendar",
-    "one_template",
-    "one_tenant",
-    "task_limits",
-    "template_named",
-    "template_page",
-    "tenants_in_use",
-]
-
-CALENDARS_AT_MOST = 10_000
 GATES_AT_ONCE = 1000
 
 
@@ -77,18 +53,6 @@ async def one_template(tx: Tx, tenant: str, id: str) -> Template:
 
 
 @as_work
-async def template_page(tx: Tx, tenant: str, limit: int, after: str | None = None) -> list[Template]:
-    """The newest first; `after` is the id of the last one seen."""
-    return await tx.find(TemplateList(tenant=tenant, after=after), limit)
-
-
-@as_work
-async def key_page(tx: Tx, tenant: str | None, limit: int, after: str | None = None) -> list[ApiKey]:
-    """The newest first, revoked ones too; of the tenant (None: of any, and those to every tenant)."""
-    return await tx.find(ApiKeyList(tenant=tenant, after=after), limit)
-
-
-@as_work
 async def one_tenant(tx: Tx, name: str) -> Tenant:
     """Its record, or what stands for one that is only used."""
     return await find_tenant(tx, name)
@@ -109,14 +73,6 @@ async def tenants_in_use(tx: Tx) -> list[TenantUse]:
         )
         for name in sorted(names)
     ]
-
-
-@as_work
-async def event_page(
-    tx: Tx, tenant: str, limit: int, subject_id: str | None = None, after: Cursor | None = None
-) -> list[Event]:
-    """What people did, oldest first."""
-    return await tx.find(EventList(tenant=tenant, subject_id=subject_id, after=after), limit)
 
 
 @as_work
@@ -161,9 +117,3 @@ async def are_gates_under(tx: Tx, tenant: str, subject: str, limit: Limit) -> bo
 @as_work
 async def one_calendar(tx: Tx, tenant: str, name: str) -> Calendar:
     return await find_calendar(tx, tenant, name, lock=False)
-
-
-@as_work
-async def all_calendars(tx: Tx, tenant: str) -> list[Calendar]:
-    """By name."""
-    return await tx.find(CalendarList(tenant=tenant), CALENDARS_AT_MOST)

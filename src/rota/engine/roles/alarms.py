@@ -7,17 +7,17 @@ the work: that is a few reads, and nothing is written unless something is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 from ...domain.alarm import FLEET
 from ...domain.model import Alarm
 from ...domain.tenants import EVERY_TENANT
-from ...stores.base import CommitOptions, Store, Tx
+from ...stores.base import CommitOptions, Store
 from ...stores.queries import AlarmList, Cursor
 from ..clock import Clock
 from ..commands import check_fleet, look_for_alarms, scan_ledger
 from ..observe.telemetry import AlarmBegan, AlarmOver, Observer
+from ..work import find
 from .pings import Pings
 
 __all__ = ["SCAN_EVERY", "AlarmWatch"]
@@ -27,6 +27,7 @@ PAGE = 200
 SCAN_EVERY = timedelta(minutes=1)
 NOW = timedelta(0)
 KEPT = timedelta(days=1)
+OPEN_OF_FLEET = AlarmList(tenant=EVERY_TENANT, subject_id=FLEET, is_open=True)
 _READING = CommitOptions(may_be_stale=True)
 
 
@@ -77,7 +78,7 @@ class AlarmWatch:
         well is judged by the first scan, since what waited while nobody ran needs a while; until then, alarms that
         are open count."""
         if self._pings is not None and self._pings.has_fleet_url:
-            known = await self._store.read(_open_alarms_of_fleet)
+            known = await self._store.read(find(OPEN_OF_FLEET, 1))
             self._pings.tell_of_fleet(is_well=not known)
 
     async def look_at_all(self) -> timedelta:
@@ -101,7 +102,3 @@ class AlarmWatch:
     def _report(self, alarms: list[Alarm]) -> None:
         for alarm in alarms:
             self._observe(AlarmBegan(alarm) if alarm.is_open else AlarmOver(alarm))
-
-
-async def _open_alarms_of_fleet(tx: Tx) -> Sequence[Alarm]:
-    return await tx.find(AlarmList(tenant=EVERY_TENANT, subject_id=FLEET, is_open=True), 1)

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import FOREVER
-from ...stores.base import CommitOptions, Store, Tx
+from ...stores.base import CommitOptions, Store
 from ...stores.queries import LostLeases
 from ..artifacts import sweep_contents
 from ..clock import Clock, sleep
 from ..commands import Retention, forget_nodes, forget_old, sweep
 from ..loops import Backoff
 from ..observe.telemetry import Observer, TaskMoved
+from ..work import find
 from .leases import LEASE
 
 __all__ = ["Forgetter", "Janitor"]
@@ -38,6 +39,8 @@ NOW = timedelta(0)
 FORGET_EVERY = timedelta(minutes=10)
 SWEEP_EVERY = timedelta(hours=1)
 NOTHING = Retention(tasks=None, runs=None, events=None, schedules=None)
+PROBE = find(LostLeases(at=None), 1)
+"""A small read: it fails while the store is away."""
 
 
 class Janitor:
@@ -100,12 +103,12 @@ class Janitor:
 
     async def _hold_off_or_sweep(self) -> timedelta:
         if self.saw_outage:
-            await self._store.read(_probe)
+            await self._store.read(PROBE)
             self.saw_outage = False
             self.hold_off(self._after_outage)
         left = timedelta(seconds=self._sweep_at - self._clock.monotonic())
         if left > NOW:
-            await self._store.read(_probe)  # an outage meanwhile is another
+            await self._store.read(PROBE)  # an outage meanwhile is another
             return min(left, PROBE_EVERY)
         return await self._sweep()
 
@@ -135,11 +138,6 @@ class Janitor:
         at, looked = self._looked
         since = timedelta(seconds=self._clock.monotonic() - looked)
         return (at, at + since + GRACE) if since >= GRACE else (None, FOREVER)
-
-
-async def _probe(tx: Tx) -> None:
-    """A small read: it fails while the store is away."""
-    await tx.find(LostLeases(at=None), 1)
 
 
 class Forgetter:

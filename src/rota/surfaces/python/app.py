@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Any, Unpack
 
 from ...domain.options import ScheduleOptions
+from ...domain.plan import naming
 from ...engine import app
 from ...engine.clock import Clock
-from ...engine.commands import naming_schedule
 from . import arguments
 from .client import Connecting, Queue, connect
 
@@ -43,7 +43,7 @@ class App(app.App):
     def schedule(self, schedule_id: str, **options: Unpack[ScheduleOptions]) -> None:
         """Declare a schedule; a worker that starts creates it, or brings it up to date. Options as in
         `Queue.create_schedule`."""
-        with naming_schedule(schedule_id), arguments.in_words_of(options):
+        with naming("schedule", schedule_id), arguments.in_words_of(options):
             arguments.new_schedule(options, _ANY_TIME)  # refused here, where it is declared
         super().schedule(schedule_id, **options)
 

@@ -8,10 +8,13 @@ from ....domain.checks import check_key
 from ....domain.model import Calendar
 from ....domain.schedule.calendar_options import CalendarOptions
 from ....engine import commands, queries
+from ....stores.queries import CalendarList
 from ... import calendar_sources
 from .base import Calls
 
 __all__ = ["CalendarCalls"]
+
+MOST = 10_000
 
 
 class CalendarCalls(Calls):
@@ -28,7 +31,7 @@ class CalendarCalls(Calls):
 
     async def list_calendars(self) -> list[Calendar]:
         """All of them, by name."""
-        return await self.store.read(queries.all_calendars(self.tenant))
+        return await self.store.read(queries.find(CalendarList(tenant=self.tenant), MOST))
 
     async def update_calendar(
         self, name: str, *, version: int | None = None, **changes: Unpack[CalendarOptions]

@@ -24,7 +24,7 @@ from ....domain.model import (
     TemplateTarget,
 )
 from ....domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
-from ....domain.plan import Plan
+from ....domain.plan import Plan, naming
 from ....domain.recurrence import ClockChange, Timing
 from ....domain.schedule import definition
 from ....domain.schedule.backfill import check_policy
@@ -36,7 +36,14 @@ from ....engine.observe.telemetry import Observer
 from ....engine.queries import Occurrence, OrderedSchedules, ScheduleOrder
 from ....engine.queries.overview import Hour, Overview, last_hours, overview
 from ....engine.roles.scheduler import Scheduler
-from ....stores.queries import NEVER, Cursor, ScheduleList, SchedulesByName, SchedulesByNextTime
+from ....stores.queries import (
+    NEVER,
+    Cursor,
+    OpenSchedules,
+    ScheduleList,
+    SchedulesByName,
+    SchedulesByNextTime,
+)
 from ...redaction import carried
 from .. import arguments
 from ..arguments import check_registered
@@ -76,7 +83,7 @@ class ScheduleCalls(Calls):
         now = await self.now()
         made = []
         for key, options in schedules.items():
-            with commands.naming_schedule(str(key)):
+            with naming("schedule", str(key)):
                 made.append(self._made(check_key(key), options, now))
         created = await self._commit(commands.create_schedules(self.tenant, made, self.actor))
         await self._warn_of_unhandled(*await self._started_by(each.target for each in created))
@@ -124,7 +131,7 @@ class ScheduleCalls(Calls):
         """The schedules that match: the newest first, by `name`, or by their `next` times; give a page's `next_cursor`
         as `cursor` to go on in the same order."""
         query = await self._in_order(order, cursor, filters)
-        found = await self.store.read(queries.schedule_page(query, check_limit(limit)))
+        found = await self.store.read(queries.find(query, check_limit(limit)))
         return _page_in_order(query, found, limit)
 
     async def sorted_schedules(
@@ -145,7 +152,7 @@ class ScheduleCalls(Calls):
         return _page_in_order(query, found, limit), first
 
     async def count_schedules(self, **filters: Unpack[ScheduleFilters]) -> int:
-        return await self.store.read(queries.count_schedules(await self._schedule_list(filters)))
+        return await self.store.read(queries.count(await self._schedule_list(filters)))
 
     async def update_schedule(
         self, schedule_id: str, *, version: int | None = None, **changes: Unpack[ScheduleChanges]
@@ -327,7 +334,7 @@ class ScheduleCalls(Calls):
 
     async def open_schedules(self) -> int:
         """How many schedules are neither deleted nor completed. Every store keeps this number."""
-        return await self.store.read(queries.open_schedules(self.tenant))
+        return await self.store.read(queries.count(OpenSchedules(tenant=self.tenant)))
 
     async def overview(self) -> Overview:
         """How things are: what is late, failing or stuck, what runs, what is due within the hour."""
@@ -349,7 +356,7 @@ class ScheduleCalls(Calls):
         now = await self.now()
         declared = []
         for key, options in app.schedules.items():
-            with commands.naming_schedule(key):
+            with naming("schedule", key):
                 declared.append(self._declared(key, options, now, app))
         try:
             await self._commit(commands.declare_schedules(self.tenant, declared, self.actor))

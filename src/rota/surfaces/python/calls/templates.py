@@ -8,6 +8,7 @@ from ....domain.checks import check_key, check_text
 from ....domain.model import Task, Template
 from ....domain.options import TemplateChanges, TemplateOptions
 from ....engine import commands, queries
+from ....stores.queries import TemplateList
 from ...redaction import restored
 from .base import LIMIT, Calls, Page, check_limit
 
@@ -33,7 +34,9 @@ class TemplateCalls(Calls):
     async def list_templates(self, *, limit: int = LIMIT, cursor: str | None = None) -> Page[Template]:
         """The newest templates; give a page's `next_cursor` as `cursor` to go on."""
         after = None if cursor is None else check_text("cursor", cursor)
-        found = await self.store.read(queries.template_page(self.tenant, check_limit(limit), after))
+        found = await self.store.read(
+            queries.find(TemplateList(tenant=self.tenant, after=after), check_limit(limit))
+        )
         return Page.by_id(found, limit)
 
     async def update_template(

@@ -12,6 +12,7 @@ from ....domain.options import LimitOptions
 from ....domain.tenants import check_tenant
 from ....engine import commands, queries
 from ....engine.queries import TenantUse
+from ....stores.queries import ApiKeyList, EventList
 from .. import arguments
 from .base import LIMIT, Calls, Page, check_limit, page_of
 
@@ -40,7 +41,9 @@ class TenantCalls(Calls):
         """The newest keys, revoked ones too. With `every_tenant`: those of all tenants."""
         after = None if cursor is None else check_text("cursor", cursor)
         tenant = None if every_tenant else self.tenant
-        found = await self.store.read(queries.key_page(tenant, check_limit(limit), after))
+        found = await self.store.read(
+            queries.find(ApiKeyList(tenant=tenant, after=after), check_limit(limit))
+        )
         return Page.by_id(found, limit)
 
     async def revoke_key(self, key_id: str, *, every_tenant: bool = False) -> ApiKey:
@@ -80,5 +83,6 @@ class TenantCalls(Calls):
         if subject_id is not None:
             check_key(subject_id, "subject_id")
         after = arguments.parsed_cursor(cursor)
-        work = queries.event_page(self.tenant, check_limit(limit), subject_id, after)
-        return page_of(await self.store.read(work), limit, lambda event: event.at)
+        query = EventList(tenant=self.tenant, subject_id=subject_id, after=after)
+        found = await self.store.read(queries.find(query, check_limit(limit)))
+        return page_of(found, limit, lambda event: event.at)
