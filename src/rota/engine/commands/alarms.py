@@ -51,22 +51,6 @@ from .serving import every_node
 from .shared import LIVE_AT_MOST, next_page, put_audited
 from .tenants import find_tenant
 
-__all__ = [
-    "ClaimedNotices",
-    "FleetLook",
-    "Looked",
-    "Scanned",
-    "Stuck",
-    "check_fleet",
-    "claim_notices",
-    "find_stuck",
-    "look_for_alarms",
-    "look_soon_at_tagged",
-    "record_notices",
-    "scan_ledger",
-    "set_alarm_rules",
-]
-
 _R = TypeVar("_R", Alarm, Task)
 _ACTIVE, _COMPLETED = ScheduleStatus.ACTIVE, RunStatus.COMPLETED
 OPEN_AT_MOST = 1000

@@ -30,8 +30,6 @@ from ...stores.queries import RunList
 from ..work import as_work
 from .shared import find_schedule, limits_of, put_audited
 
-__all__ = ["NOT_FILLED", "Filled", "Fillings", "Situation", "begin_backfill", "cancel_backfill"]
-
 
 @as_work
 async def begin_backfill(

@@ -32,8 +32,6 @@ from ...stores.base import Tx
 from ...stores.queries import LiveTasks
 from .shared import LIVE_AT_MOST, template_of, templates_of
 
-__all__ = ["Buffers", "Move"]
-
 SCHEDULER = "scheduler"
 _AT_REST = (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT)
 

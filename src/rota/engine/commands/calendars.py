@@ -25,12 +25,6 @@ from .shared import (
     sets_named,
 )
 
-__all__ = [
-    "create_calendar",
-    "delete_calendar",
-    "edit_calendar",
-]
-
 PAGE = 10_000
 
 

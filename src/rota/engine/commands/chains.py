@@ -23,8 +23,6 @@ from ...stores.base import Tx
 from ...stores.queries import LiveTasks, ScheduleByKey
 from .shared import LIVE_AT_MOST
 
-__all__ = ["Chains", "Told", "linked_causes", "links_of"]
-
 CAUSES_SHOWN = 20
 
 

@@ -15,8 +15,6 @@ from .schedules import write_planned
 from .serving import check_shell
 from .shared import cursor_behind, find_every, find_schedule, limits_of, put_audited
 
-__all__ = ["MakePlan", "apply_plan", "read_stored"]
-
 MakePlan = Callable[[Stored, datetime], Plan]
 """Pure: what is stored, and the time of the plan."""
 AT_ONCE = 10_000

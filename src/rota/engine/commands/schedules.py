@@ -5,8 +5,8 @@ ledger can still be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -51,26 +51,6 @@ from .shared import (
     templates_of,
 )
 
-__all__ = [
-    "Declared",
-    "create_schedule",
-    "create_schedules",
-    "declare_schedules",
-    "delete_schedule",
-    "edit_schedule",
-    "given_up",
-    "naming_schedule",
-    "pause_schedule",
-    "plan_edit",
-    "plan_new_schedule",
-    "purge_schedule",
-    "restore_schedule",
-    "resume_schedule",
-    "spread_schedules",
-    "trigger_schedule",
-    "write_planned",
-]
-
 
 @as_work
 async def create_schedule(
@@ -102,7 +82,7 @@ async def create_schedules(tx: Tx, tenant: str, made: Sequence[Declared], actor:
         return [again[each.id] for each in made]
     changes = []
     for each in made:
-        with naming_schedule(each.key), each.in_words():
+        with plan.naming("schedule", each.key), each.in_words():
             new = await _created(tx, tenant, each, limits, actor)
             await _check_shell(tx, None, new)
         changes.append(_Change(None, new, "created"))
@@ -156,7 +136,7 @@ async def declare_schedules(tx: Tx, tenant: str, declared: Sequence[Declared], a
     limits = await limits_of(tx, tenant)
     changes = []
     for each in declared:
-        with naming_schedule(each.key), each.in_words():
+        with plan.naming("schedule", each.key), each.in_words():
             changes.append(await _declared(tx, tenant, each, actor, limits))
     return await _write(tx, limits, changes, actor)
 
@@ -169,13 +149,6 @@ async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Lim
         differing = {name: value for name, value in changes.items() if getattr(old, name) != value}
         return _Change(old, definition.edit(old, differing, tx.now, actor, limits), "updated")
     return _Change(None, await _created(tx, tenant, each, limits, actor), "created")
-
-
-@contextmanager
-def naming_schedule(key: str) -> Iterator[None]:
-    """What is refused meanwhile is said of this schedule."""
-    with plan.naming("schedule", key):
-        yield
 
 
 class _Change(msgspec.Struct, frozen=True):

@@ -13,16 +13,6 @@ from ...stores.queries import NodeList
 from ..work import as_work
 from .shared import audit, find_every, put_audited
 
-__all__ = [
-    "check_shell",
-    "every_node",
-    "forget_nodes",
-    "pause_queue",
-    "remove_node",
-    "resume_queue",
-    "write_node",
-]
-
 
 @as_work
 async def write_node(tx: Tx, state: NodeState) -> NodeState:

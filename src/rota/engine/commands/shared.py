@@ -36,30 +36,6 @@ from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, OpenSchedules, Query, ScheduleByKey, TaskList, TemplateByAlias
 from ..work import as_work
 
-__all__ = [
-    "LIVE_AT_MOST",
-    "audit",
-    "check_room_for_schedules",
-    "check_room_for_tasks",
-    "cursor_behind",
-    "find_any_schedule",
-    "find_calendar",
-    "find_every",
-    "find_schedule",
-    "find_task",
-    "find_template",
-    "limits_of",
-    "next_page",
-    "once",
-    "put_audited",
-    "remove_receipt",
-    "room_for_tasks",
-    "sets_named",
-    "template_of",
-    "templates_of",
-    "write_receipt",
-]
-
 R = TypeVar("R", bound=Record)
 DEFAULT_LIMITS = Limits()
 LIVE_AT_MOST = 10_000

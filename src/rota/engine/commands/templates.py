@@ -21,8 +21,6 @@ from .schedules import given_up
 from .serving import check_shell
 from .shared import audit, check_room_for_tasks, find_template, limits_of, put_audited
 
-__all__ = ["create_template", "delete_template", "edit_template", "execute_template"]
-
 LONGEST_ALIAS = 200
 _KEPT = ("id", "tenant", "version", "created_at", "updated_at", "applied")
 

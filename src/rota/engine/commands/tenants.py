@@ -18,17 +18,6 @@ from ...stores.queries import ApiKeyList, ScheduleList, TaskList, TemplateList
 from ..work import as_work
 from .shared import find_every, put_audited
 
-__all__ = [
-    "create_key",
-    "create_tenant",
-    "find_tenant",
-    "new_secret",
-    "resume_tenant",
-    "revoke_key",
-    "set_limits",
-    "suspend_tenant",
-]
-
 DEFAULT_TENANT = "default"
 
 

@@ -33,8 +33,6 @@ from ..work import as_work
 from .ending import Ending
 from .shared import LIVE_AT_MOST, audit
 
-__all__ = ["Retention", "Sweep", "forget_old", "sweep"]
-
 JANITOR = "janitor"
 PARTS_AT_ONCE = 1000
 RECEIPTS_KEPT = timedelta(hours=24)

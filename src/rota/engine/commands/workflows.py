@@ -31,20 +31,6 @@ from .gates import Gates
 from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of, next_page
 from .tasks import submit_tasks
 
-__all__ = [
-    "Parting",
-    "Recorded",
-    "Waited",
-    "record_steps",
-    "replay_task",
-    "replay_tasks",
-    "restart_workflow",
-    "send_signal",
-    "start_workflow",
-    "steps_of",
-    "wait_or_park",
-]
-
 EVERY_STEP = 1_000_000
 
 
