@@ -15,7 +15,7 @@ the months of the 400-year cycle that have any.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from calendar import isleap
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
@@ -181,16 +181,6 @@ class Comb(NamedTuple):
             bits |= tooth << ahead
         return bits & _MONTH_BITS
 
-    def following(self, day: int) -> int:
-        """The first chosen day at or after `day`."""
-        gone = (day - self.origin) % self.cycle
-        return day if gone < self.width else day + self.cycle - gone
-
-    def preceding(self, day: int) -> int:
-        """The last chosen day at or before `day`."""
-        gone = (day - self.origin) % self.cycle
-        return day if gone < self.width else day - (gone - self.width + 1)
-
     def reduced(self) -> Comb:
         return self._replace(cycle=gcd(self.cycle, CYCLE_DAYS))
 
@@ -209,7 +199,6 @@ class DaySet:
 
     __slots__ = (
         "_ahead",
-        "_behind",
         "_blocks",
         "_comb",
         "_listed",
@@ -232,8 +221,7 @@ class DaySet:
         """`every` asserts that all days are members, which makes most questions trivial."""
         self._mask_of = mask_of
         self._months = months
-        self._ahead = _distances(months, 1)
-        self._behind = _distances(months, -1)
+        self._ahead = _distances(months)
         self._blocks = blocks if blocks is not None and blocks.interval > 1 else None
         self._comb = comb if comb is not None and comb.cycle > comb.width else None
         self._masks: dict[int, int] = {}
@@ -274,23 +262,6 @@ class DaySet:
             day, _, rest, _ = later
         day += (rest & -rest).bit_length() - 1
         return day if day <= limit else None
-
-    def preceding(self, day: int, limit: int = FIRST_DAY) -> int | None:
-        """The last member in `[limit, day]`."""
-        if self.every:
-            return day if day >= limit else None
-        day = min(day, LAST_DAY)
-        if day < limit or day < FIRST_DAY:
-            return None
-        start, _, mask, index = self._month_around(day)
-        rest = mask & ((2 << (day - start)) - 1)
-        if not rest:
-            found = self._previous_month(index - 1, limit)
-            if found is None:
-                return None
-            start, rest = found
-        day = start + rest.bit_length() - 1
-        return day if day >= limit else None
 
     def count(self, low: int, high: int) -> int:
         """How many members are in `[low, high]`."""
@@ -391,15 +362,6 @@ class DaySet:
         found = self._memo = (month_start(month), month_start(month + 1), mask, month)
         return found
 
-    def _previous_month(self, index: int, limit: int) -> tuple[int, int] | None:
-        """`(first day, mask)` of the last month at or before `index` that has members, down to `limit`."""
-        end = month_of(limit) if limit > FIRST_DAY else 12
-        for month in self._candidates_backwards(index, end):
-            mask = self._mask(month)
-            if mask:
-                return month_start(month), mask
-        return None
-
     def _candidates(self, index: int, end: int) -> Iterator[int]:
         """The months from `index` to `end` that may have members: by hopping to the allowed ones and, when a
         few of those were in vain, from the list."""
@@ -435,17 +397,6 @@ class DaySet:
             if last != month and last <= end and self._months >> last % 12 & 1:
                 yield last
 
-    def _candidates_backwards(self, index: int, end: int) -> Iterator[int]:
-        tried = 0
-        while not self._listed and (index := self._admit_backwards(index)) >= end:
-            yield index
-            index -= 1
-            tried += 1
-            if tried == _TRIES:
-                self._make_list()
-        if self._listed:
-            yield from self._chosen(_downwards(self._listed, index, end))
-
     def _make_list(self) -> None:
         """List the months of a cycle that have days; an empty list stands for one that is no shorter than
         the way from one allowed month to the next."""
@@ -479,23 +430,6 @@ class DaySet:
                 index += self._ahead[index % 12]
         return index
 
-    def _admit_backwards(self, index: int) -> int:
-        """The last allowed month at or before `index`, or one before the beginning of time."""
-        index -= self._behind[index % 12]
-        if self._blocks is not None:
-            size, origin, interval = self._blocks
-            while index >= 12 and (gone := (index // size - origin) % interval):
-                index = (index // size - gone + 1) * size - 1
-                index -= self._behind[index % 12]
-        elif self._comb is not None and self._comb.cycle > 31:
-            while index >= 12:
-                day = self._comb.preceding(month_start(index + 1) - 1)
-                if day >= month_start(index):
-                    break
-                index = month_of(day) if day >= FIRST_DAY else 11
-                index -= self._behind[index % 12]
-        return index
-
 
 def _listed_from(listed: array[int], index: int) -> int:
     """The first month at or after `index` whose place in the cycle is listed."""
@@ -518,22 +452,9 @@ def _upwards(listed: array[int], index: int, end: int) -> Iterator[int]:
         position = 0
 
 
-def _downwards(listed: array[int], index: int, end: int) -> Iterator[int]:
-    """The months from `index` down to `end` whose places in the cycle are listed."""
-    cycle, place = divmod(index, CYCLE_MONTHS)
-    position = bisect_right(listed, place)
-    for first in range(cycle * CYCLE_MONTHS, end - CYCLE_MONTHS, -CYCLE_MONTHS):
-        for place in reversed(listed[:position]):
-            if first + place < end:
-                return
-            yield first + place
-        position = len(listed)
-
-
 @cache
-def _distances(months: int, direction: int) -> tuple[int, ...]:
+def _distances(months: int) -> tuple[int, ...]:
     """From each month of the year, how many months it is to the nearest allowed one."""
     return tuple(
-        next(steps for steps in range(12) if months >> (month + direction * steps) % 12 & 1)
-        for month in range(12)
+        next(steps for steps in range(12) if months >> (month + steps) % 12 & 1) for month in range(12)
     )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .cron import CronLine, parse_cron, split_zone
 from .rrule.parse import first_counted, parse_rrule
-from .ticks import LATEST, MILLION, Never, Point, Progression, Ticks, Union, WholeSeconds
+from .ticks import LATEST, MILLION, Never, Point, Progression, Ticks, Union, WholeSeconds, last
 from .timing import (
     MICROSECOND,
     MOST_TIMINGS,
@@ -236,9 +236,9 @@ def latest(
     start_at: datetime | None = None,
     end_at: datetime | None = None,
 ) -> datetime | None:
-    """The last time in `(after, until]`, found from the end."""
+    """The last time in `(after, until]`."""
     ticks, whole, *_ = compiled(timing)
-    hit = ticks.last(*_window(whole, after, until, start_at, end_at))
+    hit = last(ticks, *_window(whole, after, until, start_at, end_at))
     return None if hit is None else _datetime(hit, whole)
 
 

@@ -23,15 +23,8 @@ class Times(Protocol):
     def earliest(self) -> int:
         """The first time of the day."""
 
-    @property
-    def latest(self) -> int:
-        """The last time of the day."""
-
     def following(self, second: int) -> int | None:
         """The first time at or after `second`."""
-
-    def preceding(self, second: int) -> int | None:
-        """The last time at or before `second`."""
 
     def count(self, low: int, high: int) -> int:
         """How many times are in `[low, high]`."""
@@ -43,7 +36,7 @@ class Times(Protocol):
 class TimeGrid:
     """Every combination of the given hours, minutes and seconds (bit masks)."""
 
-    __slots__ = ("_minutes", "_seconds", "earliest", "latest", "size")
+    __slots__ = ("_minutes", "_seconds", "earliest", "size")
 
     def __init__(self, hours: int, minutes: int, seconds: int) -> None:
         self._minutes = 0
@@ -53,7 +46,6 @@ class TimeGrid:
         self._seconds = seconds
         self.size = self._minutes.bit_count() * seconds.bit_count()
         self.earliest = lowest_bit(self._minutes) * 60 + lowest_bit(seconds)
-        self.latest = self._minutes.bit_length() * 60 - 60 + seconds.bit_length() - 1
 
     def following(self, second: int) -> int | None:
         minute = second // 60
@@ -66,16 +58,6 @@ class TimeGrid:
         if not rest:
             return None
         return (minute + (rest & -rest).bit_length() - 1) * 60 + self.earliest % 60
-
-    def preceding(self, second: int) -> int | None:
-        minute, place = divmod(second, 60)
-        rest = self._minutes & ((2 << minute) - 1)
-        if rest >> minute & 1:
-            seconds = self._seconds & ((2 << place) - 1)
-            if seconds:
-                return minute * 60 + seconds.bit_length() - 1
-            rest ^= 1 << minute
-        return rest.bit_length() * 60 - 60 + self.latest % 60 if rest else None
 
     def count(self, low: int, high: int) -> int:
         return self._count_below(high + 1) - self._count_below(low)
@@ -95,21 +77,16 @@ class TimeGrid:
 class TimeList:
     """The given times, in ascending order."""
 
-    __slots__ = ("_times", "earliest", "latest", "size")
+    __slots__ = ("_times", "earliest", "size")
 
     def __init__(self, times: tuple[int, ...]) -> None:
         self._times = times
         self.size = len(times)
         self.earliest = times[0]
-        self.latest = times[-1]
 
     def following(self, second: int) -> int | None:
         place = bisect_left(self._times, second)
         return self._times[place] if place < self.size else None
-
-    def preceding(self, second: int) -> int | None:
-        place = bisect_right(self._times, second)
-        return self._times[place - 1] if place else None
 
     def count(self, low: int, high: int) -> int:
         return bisect_right(self._times, high) - bisect_left(self._times, low)
@@ -157,19 +134,6 @@ class Pattern:
         hit = found * DAY + self.times.earliest
         return hit if hit <= high else None
 
-    def last(self, low: int, high: int) -> int | None:
-        day, second = divmod(high, DAY)
-        if day in self.days:
-            time = self.times.preceding(second)
-            if time is not None:
-                hit = high - second + time
-                return hit if hit >= low else None
-        found = self.days.preceding(day - 1, low // DAY)
-        if found is None:
-            return None
-        hit = found * DAY + self.times.latest
-        return hit if hit >= low else None
-
     def count(self, low: int, high: int) -> int:
         if low > high:
             return 0
@@ -203,12 +167,6 @@ class Within:
     def first(self, low: int, high: int) -> int | None:
         for start, end in self._overlapping(low, high):
             if (hit := self._pattern.first(start, end)) is not None:
-                return hit
-        return None
-
-    def last(self, low: int, high: int) -> int | None:
-        for start, end in reversed(self._overlapping(low, high)):
-            if (hit := self._pattern.last(start, end)) is not None:
                 return hit
         return None
 

@@ -1,6 +1,7 @@
 """The one shape every recurrence has inside: an ascending, sparse set of whole numbers.
 
-A `Ticks` answers three questions about a closed range `[low, high]`, none of them by walking through it.
+A `Ticks` answers two questions about a closed range `[low, high]`, none of them by walking through it; `last` asks the
+first of them again and again.
 Three kinds of number are used, never mixed in one object:
 
 * *local seconds*: what a wall clock reads, as if it were UTC (`1970-01-01 00:00:00` on the wall is 0);
@@ -27,11 +28,25 @@ class Ticks(Protocol):
     def first(self, low: int, high: int) -> int | None:
         """The smallest member in `[low, high]`."""
 
-    def last(self, low: int, high: int) -> int | None:
-        """The largest member in `[low, high]`."""
-
     def count(self, low: int, high: int) -> int:
         """How many members are in `[low, high]`."""
+
+
+def last(ticks: Ticks, low: int, high: int) -> int | None:
+    """The largest member in `[low, high]`: looked for in spans that become longer and longer, then by halving. That is
+    some twenty questions, 30 µs for a cron line instead of 5, and spares every kind of ticks a way to look back."""
+    span, found = 1, None
+    while found is None:
+        if low > high:
+            return None
+        begin = max(high - span, low)
+        found = ticks.first(begin, high)
+        high, span = (begin - 1 if found is None else high), 8 * span
+    while found < high:
+        middle = (found + high + 1) // 2
+        later = ticks.first(middle, high)
+        found, high = (found, middle - 1) if later is None else (later, high)
+    return found
 
 
 class Progression:
@@ -48,13 +63,9 @@ class Progression:
         hit = self.start if missing <= 0 else low + -missing % self.step
         return hit if hit <= high else None
 
-    def last(self, low: int, high: int) -> int | None:
-        hit = high - (high - self.start) % self.step
-        return hit if hit >= low and hit >= self.start else None
-
     def count(self, low: int, high: int) -> int:
-        first, last = self.first(low, high), self.last(low, high)
-        return 0 if first is None or last is None else (last - first) // self.step + 1
+        first = self.first(low, high)
+        return 0 if first is None else (high - first) // self.step + 1
 
 
 class Point:
@@ -68,8 +79,6 @@ class Point:
     def first(self, low: int, high: int) -> int | None:
         return self.at if low <= self.at <= high else None
 
-    last = first
-
     def count(self, low: int, high: int) -> int:
         return int(low <= self.at <= high)
 
@@ -79,8 +88,6 @@ class Never:
 
     def first(self, low: int, high: int) -> None:
         return None
-
-    last = first
 
     def count(self, low: int, high: int) -> int:
         return 0
@@ -96,10 +103,6 @@ class WholeSeconds:
 
     def first(self, low: int, high: int) -> int | None:
         hit = self._inner.first(-(-low // MILLION), high // MILLION)
-        return None if hit is None else hit * MILLION
-
-    def last(self, low: int, high: int) -> int | None:
-        hit = self._inner.last(-(-low // MILLION), high // MILLION)
         return None if hit is None else hit * MILLION
 
     def count(self, low: int, high: int) -> int:
@@ -121,14 +124,6 @@ class Union:
             if hit is not None:
                 earliest, high = hit, hit
         return earliest
-
-    def last(self, low: int, high: int) -> int | None:
-        latest: int | None = None
-        for part in self._parts:
-            hit = part.last(low, high)
-            if hit is not None:
-                latest, low = hit, hit
-        return latest
 
     def count(self, low: int, high: int) -> int:
         """Exact as long as it can be walked through in no time; beyond that, what two parts share counts twice."""

@@ -55,13 +55,6 @@ class Nominal:
             hit = reading - self._offset
         return hit if hit <= high else None
 
-    def last(self, low: int, high: int) -> int | None:
-        low, high = max(low, self._origin), min(high, LATEST)
-        if low > high:
-            return None
-        reading = self._pattern.last(self._reached(low - 1) + 1, self._reached(high))
-        return None if reading is None else self._resolve(reading)
-
     def count(self, low: int, high: int) -> int:
         low, high = max(low, self._origin), min(high, LATEST)
         if low > high:
@@ -75,10 +68,6 @@ class Nominal:
         if instant < self._again:
             return instant + self._offset
         return self._zone.reached(instant)
-
-    def _resolve(self, reading: int) -> int:
-        hit = self._zone.resolve(reading)
-        return hit if hit >= self._origin else reading - self._offset
 
 
 class Readings(Protocol):
@@ -116,16 +105,6 @@ class Elapsed:
             if hit is not None:
                 return hit - offset
             low = _quiet_until(self._pattern.under, self._zone, end, high) if end <= high else end
-        return None
-
-    def last(self, low: int, high: int) -> int | None:
-        low, high = max(low, self._origin), min(high, LATEST)
-        while low <= high:
-            start, _, offset = self._zone.stretch(high)
-            hit = self._pattern.under(offset).last(max(start, low) + offset, high + offset)
-            if hit is not None:
-                return hit - offset
-            high = start - 1
         return None
 
     def count(self, low: int, high: int) -> int:
@@ -181,17 +160,6 @@ class ByChoice:
             low = _quiet_until(lambda _: self._pattern, self._zone, end, high) if is_quiet else end
         return None
 
-    def last(self, low: int, high: int) -> int | None:
-        low, high = max(low, self._origin), min(high, LATEST)
-        while low <= high:
-            start = self._zone.stretch(high)[0]
-            hits = [piece.last(low, high) for piece in self._pieces(high)]
-            found = [hit for hit in hits if hit is not None]
-            if found:
-                return max(found)
-            high = start - 1
-        return None
-
     def count(self, low: int, high: int) -> int:
         low, high = max(low, self._origin), min(high, LATEST)
         total = 0
@@ -240,13 +208,6 @@ class Shown:
         if low > high:
             return None
         hit = self._pattern.first(low + self._offset, high + self._offset)
-        return None if hit is None else hit - self._offset
-
-    def last(self, low: int, high: int) -> int | None:
-        low, high = max(low, self._start), min(high, self._end)
-        if low > high:
-            return None
-        hit = self._pattern.last(low + self._offset, high + self._offset)
         return None if hit is None else hit - self._offset
 
     def count(self, low: int, high: int) -> int:

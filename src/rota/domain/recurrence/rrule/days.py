@@ -144,16 +144,6 @@ class Chosen:
             day = self._crowded.following(end + 1, high // DAY)
         return None
 
-    def last(self, low: int, high: int) -> int | None:
-        day = self._crowded.preceding(self._period(high // DAY)[1], low // DAY)
-        while day is not None:
-            start, end = self._period(day)
-            for reading in reversed(self._readings(start, end)):
-                if reading <= high:
-                    return reading if reading >= low else None
-            day = self._crowded.preceding(start - 1, low // DAY)
-        return None
-
     def count(self, low: int, high: int) -> int:
         total = 0
         day = self._crowded.following(self._period(low // DAY)[0], high // DAY)

@@ -234,9 +234,6 @@ class Until:
     def first(self, low: int, high: int) -> int | None:
         return self._inner.first(low, min(high, self._end))
 
-    def last(self, low: int, high: int) -> int | None:
-        return self._inner.last(low, min(high, self._end))
-
     def count(self, low: int, high: int) -> int:
         return self._inner.count(low, min(high, self._end))
 
@@ -264,9 +261,6 @@ class Counted:
     def first(self, low: int, high: int) -> int | None:
         hit = self._inner.first(low, high)
         return hit if hit is None or hit <= self._reach(hit) else None
-
-    def last(self, low: int, high: int) -> int | None:
-        return self._inner.last(low, self._reach(high))
 
     def count(self, low: int, high: int) -> int:
         return self._inner.count(low, self._reach(high))
@@ -347,15 +341,6 @@ class Edited:
             hit = self._inner.first(beyond, high)
         place = bisect_left(self._added, low)
         if place < len(self._added) and self._added[place] <= (high if hit is None else hit):
-            return self._added[place]
-        return hit
-
-    def last(self, low: int, high: int) -> int | None:
-        hit = self._inner.last(low, high)
-        while hit is not None and self._is_removed(hit):
-            hit = self._inner.last(low, hit - 1)
-        place = bisect_right(self._added, high) - 1
-        if place >= 0 and self._added[place] >= (low if hit is None else hit):
             return self._added[place]
         return hit
 

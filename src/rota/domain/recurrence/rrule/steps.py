@@ -89,22 +89,6 @@ class Steps:
             unit = self._unit_from(day * DAY)
         return None
 
-    def last(self, low: int, high: int) -> int | None:
-        unit = (high - self._moments[0] - self._base) // self._step
-        hits = self._pattern
-        while (found := _previous_hit(hits, unit)) is not None:
-            start = self._base + found * self._step
-            if start + self._moments[-1] < low:
-                return None
-            if start // DAY in self._days:
-                moment = start + self._moments[bisect_right(self._moments, high - start) - 1]
-                return moment if moment >= low else None
-            day = self._days.preceding(start // DAY - 1, low // DAY)
-            if day is None:
-                return None
-            unit = ((day + 1) * DAY - 1 - self._base) // self._step
-        return None
-
     def count(self, low: int, high: int) -> int:
         """Units wholly inside are counted a day, or all days, at a time; the two at the edges by hand."""
         if low > high:
@@ -325,17 +309,6 @@ def _next_hit(hits: bytes, unit: int) -> int | None:
         found = hits.find(1)
         unit += len(hits)
     return None if found < 0 else unit - place + found
-
-
-def _previous_hit(hits: bytes, unit: int) -> int | None:
-    """The last unit at or before `unit` that counts; there are none before unit 0."""
-    place = unit % len(hits)
-    found = hits.rfind(1, 0, place + 1)
-    if found < 0:
-        found = hits.rfind(1)
-        unit -= len(hits)
-    hit = unit - place + found
-    return hit if found >= 0 and hit >= 0 else None
 
 
 def _mask(values: frozenset[int]) -> int:
