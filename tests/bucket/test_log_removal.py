@@ -27,10 +27,17 @@ class Removing:
         bucket = SimpleNamespace(
             list=lambda prefix: [key for key in listed if key.startswith(prefix)], delete=self.deleted.update
         )
-        log = SimpleNamespace(snapshots={}, floor=0, next_floor=0, catch_up=lambda: catch_up(self.archive))
-        replica = SimpleNamespace(lock=nullcontext(), archive=self.archive)
-        made: Any = LogRemoval
-        self.removal = made(bucket, replica, log, TUNING, lambda: self.now, lambda: None)
+        log: Any = SimpleNamespace(
+            bucket=bucket,
+            replica=SimpleNamespace(lock=nullcontext(), archive=self.archive),
+            time=SimpleNamespace(now=lambda: self.now, refresh=lambda: None),
+            tuning=TUNING,
+            snapshots={},
+            floor=0,
+            next_floor=0,
+            catch_up=lambda: catch_up(self.archive),
+        )
+        self.removal = LogRemoval(log)
 
 
 def test_a_segment_that_only_an_unread_entry_names_stays() -> None:

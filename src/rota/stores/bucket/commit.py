@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+
+import uuid_utils
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record, Task
@@ -24,8 +25,8 @@ from .archive.lookups import NeedsArchive
 from .archive.segments import Segment
 from .formats import EntryHeader, encode
 from .log import Log, LogPosition
-from .replica import BucketTx, MoveToArchive, Replica, Trial
-from .service.clock import Moment, Stopwatch
+from .replica import BucketTx, MoveToArchive, Trial
+from .service.clock import Moment
 
 __all__ = ["Committed", "Committer"]
 
@@ -59,28 +60,10 @@ class _Draft(NamedTuple):
 class Committer:
     """`committed` is called with every commit, in the writer thread."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        log: Log,
-        stopwatch: Stopwatch,
-        *,
-        node: str,
-        give_up_after: timedelta,
-        now: Callable[[], datetime],
-        refresh: Callable[[], None],
-        new_id: Callable[[], str],
-        committed: Callable[[Committed], None],
-    ) -> None:
-        self._replica = replica
+    def __init__(self, log: Log, committed: Callable[[Committed], None]) -> None:
         self._log = log
-        self._contention = log.contention
-        self._give_up_after = give_up_after
-        self._stopwatch = stopwatch
-        self._node = node
-        self._now = now
-        self._refresh = refresh
-        self._new_id = new_id
+        self._replica = log.replica
+        self._time = log.time
         self._committed = committed
 
     def commit(self, jobs: list[Job[Any]]) -> None:
@@ -94,8 +77,8 @@ class Committer:
                 job.error, job.written = error, frozenset()
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
-        self._refresh()
-        began = self._stopwatch.moment()
+        self._time.refresh()
+        began = self._time.stopwatch.moment()
         losses = 0
         has_looked = not self._log.is_fresh(self._log.current_at)
         if has_looked:
@@ -109,7 +92,7 @@ class Committer:
                 if self._replica.number == draft.position.number:
                     return
                 continue
-            if not has_looked and self._contention.give_way():
+            if not has_looked and self._log.contention.give_way():
                 has_looked = True
                 self._log.look_before_commit()
             if not self._log.is_trusted(draft.position):
@@ -120,11 +103,11 @@ class Committer:
             if self._append(draft):
                 return
             losses += 1
-            if losses >= _LOSSES and self._stopwatch.since(began) > self._give_up_after:
+            if losses >= _LOSSES and self._time.stopwatch.since(began) > self._log.tuning.give_up_after:
                 raise Unavailable(
-                    f"other nodes wrote to {self._log.name} faster for too long; nothing was written"
+                    f"other nodes wrote to {self._log.bucket.name} faster for too long; nothing was written"
                 )
-            self._contention.lost(losses)
+            self._log.contention.lost(losses)
             self._log.catch_up()
 
     def _may_be_answered(self, jobs: list[Job[Any]], current_at: Moment | None, began: Moment) -> bool:
@@ -154,9 +137,9 @@ class Committer:
     def _header(self, position: LogPosition) -> EntryHeader:
         return EntryHeader(
             number=position.number + 1,
-            commit=self._new_id(),
-            at=self._now(),
-            node=self._node,
+            commit=str(uuid_utils.uuid7()),
+            at=self._time.now(),
+            node=self._log.node,
             snapshot=self._log.snapshot,
             floor=self._log.next_floor,
         )
@@ -171,7 +154,7 @@ class Committer:
 
         job.error = None
         try:
-            job.value = run_work(job.work, lambda: BucketTx(self._replica, self._now()), flush)
+            job.value = run_work(job.work, lambda: BucketTx(self._replica, self._time.now()), flush)
             job.written = written
         except BaseException as error:  # it belongs to the caller of this work
             job.error, job.written = error, frozenset()
@@ -186,6 +169,6 @@ class Committer:
             if self._replica.number == draft.position.number:  # otherwise a reader has applied it already
                 gone = [(type(record), record.id) for record in draft.deletes]
                 self._replica.apply(header.number, draft.puts, gone, draft.leave, draft.segment)
-        self._contention.won()
+        self._log.contention.won()
         self._committed(Committed(header.number, draft.puts, draft.deletes))
         return True

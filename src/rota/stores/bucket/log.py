@@ -52,7 +52,7 @@ from .formats import (
 )
 from .replica import Replica
 from .service.bucket import Bucket, Denied, Taken
-from .service.clock import Moment, Stopwatch
+from .service.clock import Moment, ServiceClock
 from .service.proof import check_create, is_begun
 from .tuning import Contention, ReadOdds, RetryPauses, Tuning
 
@@ -123,26 +123,25 @@ _LOADS = 3
 
 
 class Log:
-    """The log of one bucket, and the replica that follows it."""
+    """The log of one bucket, and the replica that follows it, by the time of the service. `node` names this node in its
+    entries."""
 
     def __init__(
         self,
         bucket: Bucket,
         replica: Replica,
-        stopwatch: Stopwatch,
+        time: ServiceClock,
         tuning: Tuning,
         node: str,
-        now: Callable[[], datetime],
         sleep: Callable[[float], object],
     ) -> None:
-        self._bucket = bucket
-        self._entries = LogReader(bucket, self.is_trusted)
-        self._replica = replica
-        self._stopwatch = stopwatch
-        self._tuning = tuning
-        self._node = node
-        self._now = now
+        self.bucket = bucket
+        self.replica = replica
+        self.time = time
+        self.tuning = tuning
+        self.node = node
         self._sleep = sleep
+        self._entries = LogReader(bucket, self.is_trusted)
         self.may_begin = True
         """Whether a log may be begun where there is none."""
         self._position_at: Moment | None = None
@@ -157,15 +156,11 @@ class Log:
         """The floor that our next entry announces."""
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
-        self.contention = Contention(stopwatch, sleep)
+        self.contention = Contention(time.stopwatch, sleep)
         self._odds = ReadOdds()
 
-    @property
-    def name(self) -> str:
-        return self._bucket.name
-
     def pauses(self) -> RetryPauses:
-        return RetryPauses(self._tuning, self._stopwatch, self._sleep, self.contention.round_trip)
+        return RetryPauses(self.tuning, self.time.stopwatch, self._sleep, self.contention.round_trip)
 
     @property
     def current_at(self) -> Moment | None:
@@ -174,7 +169,7 @@ class Log:
 
     def is_fresh(self, current_at: Moment | None) -> bool:
         """Whether a state that was current then may be taken to be so still."""
-        return current_at is not None and self._stopwatch.since(current_at) < self._tuning.fresh_for
+        return current_at is not None and self.time.stopwatch.since(current_at) < self.tuning.fresh_for
 
     def catch_up(self) -> bool:
         """Read all new entries; whether there were any."""
@@ -185,12 +180,12 @@ class Log:
         return self._read_on(self._odds)
 
     def _read_on(self, odds: ReadOdds | None) -> bool:
-        before = self._replica.number
+        before = self.replica.number
         for _ in range(_LOADS):
             if self._follow(odds):
-                return self._replica.number != before
+                return self.replica.number != before
             self._load()
-        raise Unavailable(f"{self._bucket.name} cannot be read within {self._tuning.window}")
+        raise Unavailable(f"{self.bucket.name} cannot be read within {self.tuning.window}")
 
     def _follow(self, odds: ReadOdds | None) -> bool:
         """Read to the end of the log. False means that the position is no longer trusted."""
@@ -198,7 +193,7 @@ class Log:
         while self.is_trusted(position := self.position()):
             if odds is not None and not odds.is_worth(read):
                 return True
-            asked = self._stopwatch.moment()
+            asked = self.time.stopwatch.moment()
             entry = self._entries.next(position)
             if not self.is_trusted(position):
                 break
@@ -218,7 +213,7 @@ class Log:
         position. Other threads may have brought the replica further meanwhile."""
         number = position.number + 1
         self._entries.check_hole(position)
-        asked = self._stopwatch.moment()
+        asked = self.time.stopwatch.moment()
         pauses = self.pauses()
         while True:
             ours, problem = self._send(position, commit, body)
@@ -229,7 +224,7 @@ class Log:
                 raise problem
             if pauses.exhausted:
                 raise Unavailable(
-                    f"whether {self._bucket.name}/{entry_key(number)} was written is unknown ({problem})",
+                    f"whether {self.bucket.name}/{entry_key(number)} was written is unknown ({problem})",
                     key=entry_key(number),
                 ) from problem
             pauses.take()
@@ -246,18 +241,18 @@ class Log:
         self.catch_up()
         if self.floor >= number:
             with suppress(Unavailable):
-                self._bucket.delete([entry_key(number)])
+                self.bucket.delete([entry_key(number)])
             raise Unavailable(
-                f"{self._bucket.name}/{entry_key(number)} was answered too late to know whether it counts",
+                f"{self.bucket.name}/{entry_key(number)} was answered too late to know whether it counts",
                 key=entry_key(number),
             )
 
     def _send(self, position: LogPosition, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
         """True if the entry is ours, False if another node's, None if it is not there or unknown."""
         try:
-            asked = self._stopwatch.moment()
-            self._bucket.create(entry_key(position.number + 1), body)
-            self.contention.took(self._stopwatch.since(asked))
+            asked = self.time.stopwatch.moment()
+            self.bucket.create(entry_key(position.number + 1), body)
+            self.contention.took(self.time.stopwatch.since(asked))
             return True, None
         except Denied as error:
             return None, error
@@ -279,33 +274,33 @@ class Log:
 
     def position(self) -> LogPosition:
         """The replica's number and when it was last confirmed, read together."""
-        with self._replica.lock:
-            return LogPosition(self._replica.number, self._position_at)
+        with self.replica.lock:
+            return LogPosition(self.replica.number, self._position_at)
 
     def is_trusted(self, position: LogPosition) -> bool:
         """Whether the node can still rely on "nothing there" behind this position."""
-        return position.moment is not None and self._stopwatch.since(position.moment) < self._tuning.window
+        return position.moment is not None and self.time.stopwatch.since(position.moment) < self.tuning.window
 
     def _confirm(self, number: int, at: Moment) -> None:
-        with self._replica.lock:
-            if self._replica.number == number:
+        with self.replica.lock:
+            if self.replica.number == number:
                 self._position_at = self._current_at = at
 
     def _apply(self, entry: LogEntry) -> None:
         """Apply an entry that was read, unless another thread was faster."""
-        rows = rows_in(f"{self._bucket.name}/{entry_key(entry.number)}", entry.put)
+        rows = rows_in(f"{self.bucket.name}/{entry_key(entry.number)}", entry.put)
         deletes = [(TYPES[name], id) for name, ids in entry.delete.items() for id in ids]
-        with self._replica.lock:
-            if entry.number == self._replica.number + 1:
-                self._replica.apply(entry.number, rows, deletes, entry.leave, entry.segment)
-                if entry.node != self._node:
+        with self.replica.lock:
+            if entry.number == self.replica.number + 1:
+                self.replica.apply(entry.number, rows, deletes, entry.leave, entry.segment)
+                if entry.node != self.node:
                     self.contention.seen(entry.node)
                 self.bytes_since_snapshot += sum(len(row.body) for row in rows)
                 self.learn(entry.snapshot, entry.floor)
 
     def learn(self, snapshot: int, floor: int) -> None:
         if snapshot and snapshot not in self.snapshots:
-            self.snapshots[snapshot] = self._now()
+            self.snapshots[snapshot] = self.time.now()
             self.snapshot = max(self.snapshot, snapshot)
             self.bytes_since_snapshot = 0
         self.floor = max(self.floor, floor)
@@ -315,7 +310,7 @@ class Log:
         """List the log and read it in parallel, when far behind; whether there were entries."""
         position = self.position()
         first = position.number
-        keys = self._bucket.list("log/", entry_key(first))
+        keys = self.bucket.list("log/", entry_key(first))
         numbers = [first + 1 + n for n, key in enumerate(keys) if key == entry_key(first + 1 + n)]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="rota-log") as readers:
             for entry in readers.map(self._entries.read, numbers):
@@ -328,12 +323,12 @@ class Log:
     def _load(self) -> None:
         """Load the newest snapshot if it is ahead of us, and the log behind it. If it is not ahead, no entry that we
         lack was removed: entries are removed only before a snapshot, and the newest snapshot always stays."""
-        asked = self._stopwatch.moment()
+        asked = self.time.stopwatch.moment()
         is_first = self._position_at is None
         found = self._newest_ahead()
-        with self._replica.lock:
-            if found is not None and (self._position_at is None or found.number > self._replica.number):
-                self._replica.reset(found.number, found.rows, found.segments, found.dropped)
+        with self.replica.lock:
+            if found is not None and (self._position_at is None or found.number > self.replica.number):
+                self.replica.reset(found.number, found.rows, found.segments, found.dropped)
                 self.snapshots = dict(found.snapshots)
                 self.learn(found.number, found.floor)
                 self.snapshot_bytes, self.bytes_since_snapshot = found.size, 0
@@ -341,19 +336,19 @@ class Log:
         has_more = self._read_many()
         if is_first:
             is_empty = not has_more and found is None
-            if is_empty and not self.may_begin and not is_begun(self._bucket):
-                raise no_store(self._bucket.name)
-            check_create(self._bucket)
+            if is_empty and not self.may_begin and not is_begun(self.bucket):
+                raise no_store(self.bucket.name)
+            check_create(self.bucket)
 
     def _newest_ahead(self) -> Restored | None:
         pauses = self.pauses()
         while True:
-            key = newest(self._bucket)
-            if key is None or (self._position_at is not None and number_of(key) <= self._replica.number):
+            key = newest(self.bucket)
+            if key is None or (self._position_at is not None and number_of(key) <= self.replica.number):
                 return None
-            found = restore(self._bucket, key)
+            found = restore(self.bucket, key)
             if found is not None:
                 return found
             if pauses.exhausted:
-                raise Unavailable(f"{self._bucket.name}/{key} is listed and cannot be found", key=key)
+                raise Unavailable(f"{self.bucket.name}/{key} is listed and cannot be found", key=key)
             pauses.take()

@@ -10,16 +10,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 
 from ..codec import micros
 from .archive.segments import SEGMENTS, made_at
 from .formats import SNAPSHOTS, entry_key, number_of, numbered, snapshot_keys
 from .log import Log
-from .replica import Replica
-from .service.bucket import Bucket
-from .tuning import Tuning
 
 __all__ = ["LogRemoval"]
 
@@ -27,27 +23,16 @@ __all__ = ["LogRemoval"]
 class LogRemoval:
     """Runs in the upkeep thread, after a snapshot was written."""
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        replica: Replica,
-        log: Log,
-        tuning: Tuning,
-        now: Callable[[], datetime],
-        refresh: Callable[[], None],
-    ) -> None:
-        self._bucket = bucket
-        self._replica = replica
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._tuning = tuning
-        self._now = now
-        self._refresh = refresh
+        self._bucket = log.bucket
+        self._replica = log.replica
         self._removed: int | None = None
         self._dropped: dict[str, datetime] = {}
 
     def remove(self) -> None:
-        self._refresh()  # a clock that was set must not make objects look old
-        before = self._now() - self._tuning.retention
+        self._log.time.refresh()  # a clock that was set must not make objects look old
+        before = self._log.time.now() - self._log.tuning.retention
         with self._replica.lock:
             snapshots = dict(self._log.snapshots)
             floor = self._log.floor
@@ -57,7 +42,7 @@ class LogRemoval:
 
     def propose(self) -> None:
         """Propose the next floor. This makes no request: the clock has just been refreshed."""
-        before = self._now() - self._tuning.retention
+        before = self._log.time.now() - self._log.tuning.retention
         with self._replica.lock:
             known = [number for number, since in self._log.snapshots.items() if since <= before]
             self._log.next_floor = max(self._log.next_floor, *known, 0)
@@ -87,7 +72,7 @@ class LogRemoval:
         """Remove segments that have been empty for `retention`."""
         with self._replica.lock:
             dropped = set(self._replica.archive.dropped)
-        self._dropped = {key: self._dropped.get(key, self._now()) for key in dropped}
+        self._dropped = {key: self._dropped.get(key, self._log.time.now()) for key in dropped}
         old = [key for key, since in self._dropped.items() if since <= before]
         self._bucket.delete(old)
         with self._replica.lock:

@@ -41,7 +41,7 @@ from .log import Log
 from .replica import BucketTx, Replica
 from .service.address import BucketAddress
 from .service.bucket import Bucket, Requests
-from .service.clock import Moment, ServiceClock, Stopwatch
+from .service.clock import Moment, ServiceClock
 from .service.proof import prove
 from .tuning import LogPoller, Tuning
 from .upkeep import Upkeep
@@ -150,8 +150,6 @@ class OpenBucket:
     """The parts of an open store. Each can be used by itself: the replica, the log, the committer, the upkeep, …"""
 
     def __init__(self, bucket: Bucket, clock: Clock, tuning: Tuning) -> None:
-        stopwatch = Stopwatch(clock)
-        self._stopwatch = stopwatch
         self.contents = BucketContents(bucket)
         self._closing = threading.Event()
         self.time = ServiceClock(clock, bucket.date)
@@ -159,35 +157,14 @@ class OpenBucket:
         self.segment_cache = SegmentCache(bucket, tuning.archive_in_memory)
         self.archive_reads = ArchiveReads(self.segment_cache, self._is_segment_missed, bucket.name)
         node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
-        self.log = Log(bucket, self.replica, stopwatch, tuning, node, self.time.now, self._closing.wait)
+        self.log = Log(bucket, self.replica, self.time, tuning, node, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
         self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
-        self.committer = Committer(
-            self.replica,
-            self.log,
-            stopwatch,
-            node=node,
-            give_up_after=tuning.give_up_after,
-            now=self.time.now,
-            refresh=self.time.refresh,
-            new_id=lambda: str(uuid_utils.uuid7()),
-            committed=lambda commit: self.upkeep.committed(commit),
-        )
+        self.committer = Committer(self.log, lambda commit: self.upkeep.committed(commit))
         self.groups = Groups(self._writer, self.committer.commit, self._changed)
         self.waiters = Waiters(self.time.now)
         self.poller = LogPoller(self._reader, self.look, self.waiters.changed, tuning)
-        self.upkeep = Upkeep(
-            bucket,
-            self.replica,
-            self.segment_cache,
-            self.log,
-            self.time.now,
-            tuning,
-            lambda work: self.groups.run(work, PLAIN_COMMIT),
-            node,
-            stopwatch,
-            self.time.refresh,
-        )
+        self.upkeep = Upkeep(self.log, self.segment_cache, lambda work: self.groups.run(work, PLAIN_COMMIT))
         self._seen = 0
 
     async def start(self, *, may_begin: bool) -> None:
@@ -213,7 +190,7 @@ class OpenBucket:
         return await self.archive_reads.run(work, lambda each: self.groups.run(each, options))
 
     async def read(self, work: Work[T]) -> T:
-        asked = self._stopwatch.moment()
+        asked = self.time.stopwatch.moment()
 
         def reading(work: Work[T]) -> T:
             self._catch_up_since(asked)  # a later run is at least as current
@@ -272,7 +249,7 @@ class OpenBucket:
     def look(self, interval: timedelta) -> bool:
         """For the poller. No request is made if a commit or a read has just shown the end of the log."""
         current_at = self.log.current_at
-        if current_at is None or self._stopwatch.since(current_at) >= interval / 2:
+        if current_at is None or self.time.stopwatch.since(current_at) >= interval / 2:
             self.time.refresh()
             self.log.catch_up()
         seen, self._seen = self._seen, self.replica.number

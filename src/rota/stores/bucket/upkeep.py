@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -33,11 +33,8 @@ from .commit import Committed
 from .formats import SNAPSHOTS, Snapshot, SnapshotSegment, encode_snapshot, entry_key
 from .log import Log
 from .log_removal import LogRemoval
-from .replica import MoveToArchive, Replica
-from .service.bucket import Bucket
-from .service.clock import Stopwatch
+from .replica import MoveToArchive
 from .service.proof import prove_rights
-from .tuning import Tuning
 from .views import ViewWriter
 
 __all__ = [
@@ -91,27 +88,19 @@ class Upkeep:
 
     def __init__(
         self,
-        bucket: Bucket,
-        replica: Replica,
-        segment_cache: SegmentCache,
         log: Log,
-        now: Callable[[], datetime],
-        tuning: Tuning,
+        segment_cache: SegmentCache,
         transact: Callable[[Work[bool]], Coroutine[Any, Any, bool]],
-        node: str,
-        stopwatch: Stopwatch,
-        refresh: Callable[[], None],
     ) -> None:
-        self._bucket = bucket
-        self._replica = replica
         self._log = log
-        self._now = now
-        self._tuning = tuning
-        self._views = ViewWriter(bucket, replica, segment_cache, stopwatch, tuning, log.catch_up)
-        self._failures = UpkeepFailures(bucket.name)
-        self.log_removal = LogRemoval(bucket, replica, log, tuning, now, refresh)
+        self._bucket = log.bucket
+        self._replica = log.replica
+        self._tuning = log.tuning
+        self._now = log.time.now
+        self._views = ViewWriter(log, segment_cache)
+        self._failures = UpkeepFailures(log.bucket.name)
+        self.log_removal = LogRemoval(log)
         self._transact = transact
-        self._node = node
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rota-upkeep")
         self._commits: deque[Committed] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -288,7 +277,7 @@ class Upkeep:
             snapshot = Snapshot(
                 number=number,
                 at=self._now(),
-                node=self._node,
+                node=self._log.node,
                 floor=self._log.floor,
                 snapshots=dict(self._log.snapshots),
                 dropped=sorted(self._replica.archive.dropped),

@@ -45,10 +45,9 @@ from ..memory.finders import walk
 from ..queries import RunList, ScheduleByKey
 from .archive.lookups import LookupResults, SegmentCache, answer_all, read_with_archive
 from .commit import Committed
-from .replica import Replica
-from .service.bucket import Bucket, ListedObject
-from .service.clock import Moment, Stopwatch
-from .tuning import Tuning
+from .log import Log
+from .service.bucket import ListedObject
+from .service.clock import Moment
 
 __all__ = ["View", "ViewWriter", "is_view", "view_folders", "views_of"]
 
@@ -219,21 +218,13 @@ _FIRST_PAUSE = timedelta(minutes=1)
 class ViewWriter:
     """Runs in the upkeep thread."""
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        replica: Replica,
-        segment_cache: SegmentCache,
-        stopwatch: Stopwatch,
-        tuning: Tuning,
-        catch_up: Callable[[], object],
-    ) -> None:
-        self._bucket = bucket
-        self._replica = replica
+    def __init__(self, log: Log, segment_cache: SegmentCache) -> None:
+        self._log = log
+        self._bucket = log.bucket
+        self._replica = log.replica
+        self._stopwatch = log.time.stopwatch
+        self._tuning = log.tuning
         self._segment_cache = segment_cache
-        self._stopwatch = stopwatch
-        self._tuning = tuning
-        self._catch_up = catch_up
         self._compared_at: Moment | None = None
         self._is_behind = False
         """Whether a view could not be written since the last comparison."""
@@ -247,7 +238,7 @@ class ViewWriter:
         """Schedules whose runs were deleted lately. When the views of the runs are removed, the schedule may be gone,
         too."""
 
-        self.enabled = tuning.views != "off"
+        self.enabled = log.tuning.views != "off"
         self.folders = view_folders(tasks=self._of_tasks) if self.enabled else ()
 
     def note(self, commit: Committed) -> None:
@@ -306,7 +297,7 @@ class ViewWriter:
     def _compare(self) -> None:
         found = (each for home in self.folders for each in self._bucket.list_objects(home))
         written = {key: about for key, about in found if is_view(key, tasks=self._of_tasks)}
-        self._catch_up()  # after the list, so that every record with a listed view is known
+        self._log.catch_up()  # after the list, so that every record with a listed view is known
         for records in self._differences(written):
             self._write(records, _AT_ONCE)
         self._put(dict.fromkeys(written))
@@ -315,7 +306,7 @@ class ViewWriter:
         """Write the views of these records until they agree with the newest state."""
         wrote: dict[str, int] = {}
         for _ in range(_ROUNDS if records else 0):
-            self._catch_up()
+            self._log.catch_up()
             if not self._write_once(records, at_once, wrote):
                 return
         if records:

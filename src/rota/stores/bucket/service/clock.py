@@ -46,12 +46,12 @@ class Stopwatch:
 
 class ServiceClock:
     """The time of the service. `ask` returns it in whole seconds, or None if the service has no clock; then the node's
-    own clock counts."""
+    own clock counts. `stopwatch` measures the time that passed here."""
 
     def __init__(self, clock: Clock, ask: Callable[[], datetime | None]) -> None:
         self._clock = clock
         self._ask = ask
-        self._stopwatch = Stopwatch(clock)
+        self.stopwatch = Stopwatch(clock)
         self._asked: Moment | None = None
         self._told: Moment | None = None
         self._lock = Lock()
@@ -62,17 +62,17 @@ class ServiceClock:
 
     def refresh(self) -> None:
         """Ask the service if its last answer is old. If it does not answer, nothing changes."""
-        if self._asked is not None and self._stopwatch.since(self._asked) < _EVERY:
+        if self._asked is not None and self.stopwatch.since(self._asked) < _EVERY:
             return
         with self._lock:
-            before = self._stopwatch.moment()
+            before = self.stopwatch.moment()
             try:
                 said = self._ask()
             except StoreError:
                 said = None
-            self._asked = after = self._stopwatch.moment()
+            self._asked = after = self.stopwatch.moment()
             if said is not None:
-                age = None if self._told is None else self._stopwatch.since(self._told)
+                age = None if self._told is None else self.stopwatch.since(self._told)
                 self._told = after
                 self._learn(said - after.wall, said + _SECOND - before.wall, age)
 
