@@ -1,6 +1,7 @@
 """The SQL files of a store: its statements and its migrations.
 
-Every statement in `<dialect>/statements.sql` has a name (`-- name: put_task`). The file is loaded once.
+Every statement has a name (`-- name: put_task`). Those that both dialects have are in `statements.sql` beside this
+module, the others in `<dialect>/statements.sql`. The files are loaded once.
 
 A migration is a file `<dialect>/migrations/0001_core.sql`. A released one is never edited: the database remembers the
 checksum of each that was applied. `pending` compares the database with what this version knows and says what is left to
@@ -28,12 +29,24 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"^-- name: (?P<part>part )?(?P<name>\w+)$", re.MULTILINE)
+_IN_DIALECT: dict[str, dict[str, str]] = {
+    "postgres": {r"from (\w+) indexed by \w+": r"from {schema}.\1"},
+    "sqlite": {
+        r"::\w+(\[\])?": "",
+        r"= any\((:\w+)\)": r"in (select value from json_each(\1))",
+        r" \{lock\}": "",
+    },
+}
+"""What is replaced in the statements that both dialects have."""
 
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """All statements of `<dialect>/statements.sql`, by name. A `part` is text that others include as `{name}`."""
-    text = files(__package__).joinpath(dialect, "statements.sql").read_text("utf-8")
+    """All statements of a dialect, by name. A `part` is text that others include as `{name}`."""
+    text = files(__package__).joinpath("statements.sql").read_text("utf-8")
+    for found, written in _IN_DIALECT[dialect].items():
+        text = re.sub(found, written, text)
+    text += files(__package__).joinpath(dialect, "statements.sql").read_text("utf-8")
     headings = list(_NAME.finditer(text))
     ends = [heading.start() for heading in headings[1:]] + [len(text)]
     statements: dict[str, str] = {}

@@ -1,4 +1,5 @@
--- Every statement of the PostgreSQL store. `{…}` is filled in once, when a store is made: {schema} with where its tables
+-- The statements of the PostgreSQL store, beside those that it shares (`../statements.sql`). `{…}` is filled in once, when
+-- a store is made: {schema} with where its tables
 -- are, {table}, {columns}, … by rows.py, since the same statements serve every
 -- record type; {what} with what to select, since `find`, `count` and `tally` differ in little else; {lock} with how.
 -- `:name` is a parameter. Each query ends with its order and its limit, on one line, and its filter repeats the predicate of
@@ -31,9 +32,6 @@ rollback to savepoint rota_submit
 
 -- name: release_savepoint
 release savepoint rota_submit
-
--- name: listen
-listen "{channel}"
 
 -- name: notify
 select pg_notify($1::text, $2::text)
@@ -478,48 +476,13 @@ select count(*) from (select 1 from {schema}.task where status = 'pending' limit
 
 -- ## Schedules
 
--- name: due_schedules
-select {what} from {schema}.schedule
-where deleted_at is null and due_at is not null and due_at <= :at::timestamptz
-order by due_at, id limit :limit::bigint {lock}
-
--- name: watched_schedules
-select {what} from {schema}.schedule
-where watch_at is not null and watch_at <= :at::timestamptz
-order by watch_at, id limit :limit::bigint {lock}
-
 -- name: outdated_zones
 select {what} from {schema}.schedule
 where status = 'active' and deleted_at is null and zone_data <> '' and zone_data <> :zone_data::text
 order by id limit :limit::bigint {lock}
 
--- name: schedule_by_key
-select {what} from {schema}.schedule
-where deleted_at is null and tenant = :tenant::text and key = :key::text
-limit :limit::bigint {lock}
-
--- name: schedule_by_key_deleted
-select {what} from {schema}.schedule
-where deleted_at is not null and tenant = :tenant::text and key = :key::text
-order by created_at desc, id desc limit :limit::bigint {lock}
-
--- name: schedules_by_keys
-select {what} from {schema}.schedule
-where deleted_at is null and tenant = :tenant::text and key = any(:keys::text[])
-order by key limit :limit::bigint {lock}
-
--- name: open_schedules
-select {what} from {schema}.schedule
-where deleted_at is null and tenant = :tenant::text and status <> 'completed'
-order by key limit :limit::bigint {lock}
-
 -- name: open_schedules_number
 select coalesce((select number from {schema}.schedule_count where tenant = :tenant::text), 0)
-
--- name: old_schedules
-select {what} from {schema}.schedule
-where completed_at is not null and completed_at < :before::timestamptz
-order by completed_at, id limit :limit::bigint {lock}
 
 -- Comparing the tenant with the rest keeps the planner from the index over all tenants, whose order is the same.
 -- name: schedule_list
@@ -558,16 +521,6 @@ select {what} from {schema}.schedule
 where (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and (:deleted::boolean or coalesce(deleted_at, 'infinity') = 'infinity') and {schedule_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
-
--- name: schedules_by_name
-select {what} from {schema}.schedule
-where deleted_at is null and tenant = :tenant::text and key > :after::text
-  and key <= case when :first::bigint is null then :last::text else coalesce((
-    select key from {schema}.schedule where deleted_at is null and tenant = :tenant::text
-    order by key limit 1 offset :first::bigint - 1
-  ), :last::text) end
-  and {schedule_filter}
-order by key limit :limit::bigint {lock}
 
 -- name: schedules_by_next_time
 select {what} from {schema}.schedule
@@ -616,81 +569,7 @@ select {what} from {schema}.schedule_run
 where status <> 'running' and (completed_at, id) > (:after_at::timestamptz, :after_id::text) and tenant = :tenant::text
 order by completed_at, id limit :limit::bigint {lock}
 
--- ## Events
-
--- name: event_list
-select {what} from {schema}.event
-where tenant = :tenant::text and (at, id) > (:after_at::timestamptz, :after_id::text)
-order by at, id limit :limit::bigint {lock}
-
--- name: event_list_of_subject
-select {what} from {schema}.event
-where tenant = :tenant::text and subject_id = :subject_id::text and (at, id) > (:after_at::timestamptz, :after_id::text)
-order by at, id limit :limit::bigint {lock}
-
--- name: old_events
-select {what} from {schema}.event
-where at < :before::timestamptz
-order by at, id limit :limit::bigint {lock}
-
--- ## Templates, keys, tenants, receipts, nodes, paused queues
-
--- name: template_list
-select {what} from {schema}.template
-where tenant = :tenant::text and id < :after::text
-order by id desc limit :limit::bigint {lock}
-
--- name: template_by_alias
-select {what} from {schema}.template
-where tenant = :tenant::text and alias_key = :alias_key::text
-limit :limit::bigint {lock}
-
--- name: api_key_list
-select {what} from {schema}.apikey
-where tenant = :tenant::text and id < :after::text
-order by id desc limit :limit::bigint {lock}
-
--- name: api_key_list_of_all
-select {what} from {schema}.apikey
-where id < :after::text
-order by id desc limit :limit::bigint {lock}
-
--- name: tenant_list
-select {what} from {schema}.tenant
-where id > :after::text
-order by id limit :limit::bigint {lock}
-
--- name: old_receipts
-select {what} from {schema}.receipt
-where at < :before::timestamptz
-order by at, id limit :limit::bigint {lock}
-
--- name: node_list
-select {what} from {schema}.nodestate
-where id > :after::text
-order by id limit :limit::bigint {lock}
-
--- name: paused_queues
-select {what} from {schema}.pausedqueue
-where tenant = :tenant::text
-order by queue, id limit :limit::bigint {lock}
-
--- name: calendar_list
-select {what} from {schema}.calendar
-where tenant = :tenant::text
-order by name, id limit :limit::bigint {lock}
-
 -- ## Artifacts
-
--- name: artifact_list
-select {what} from {schema}.artifact
-where task_id = any(:task_ids::text[])
-order by task_id, name, id limit :limit::bigint {lock}
-
--- name: artifacts_by_content
-select {what} from {schema}.artifact
-where content is not null and content = any(:contents::text[])
-order by content, id limit :limit::bigint {lock}
 
 -- name: write_content
 insert into {schema}.content (key, number, bytes) values ($1::text, $2::integer, $3::bytea)
@@ -703,61 +582,3 @@ select key from {schema}.content where number = 0 order by key
 
 -- name: delete_contents
 delete from {schema}.content where key = any($1::text[])
-
--- ## Workflows
-
--- name: step_list
-select {what} from {schema}.step
-where task_id = any(:task_ids::text[])
-order by task_id, created_at, id limit :limit::bigint {lock}
-
--- name: updated_steps
-select {what} from {schema}.step
-where tenant = :tenant::text and (updated_at, id) > (:after_at::timestamptz, :after_id::text)
-order by updated_at, id limit :limit::bigint {lock}
-
--- name: signal_list
-select {what} from {schema}.signal
-where task_id = any(:task_ids::text[]) and (not :unread::boolean or received_at is null)
-order by task_id, at, id limit :limit::bigint {lock}
-
--- ## Alarms
-
--- name: open_alarms
-select {what} from {schema}.alarm
-where over_at is null and subject_id = any(:subject_ids::text[])
-order by subject_id, began_at, id limit :limit::bigint {lock}
-
--- name: alarm_list
-select {what} from {schema}.alarm
-where tenant = :tenant::text and (began_at, id) < (:after_at::timestamptz, :after_id::text)
-  and (:subject_id::text is null or subject_id = :subject_id::text) and (not :is_open::boolean or over_at is null)
-order by began_at desc, id desc limit :limit::bigint {lock}
-
--- name: alarm_list_of_all
-select {what} from {schema}.alarm
-where (began_at, id) < (:after_at::timestamptz, :after_id::text)
-  and (:subject_id::text is null or subject_id = :subject_id::text) and (not :is_open::boolean or over_at is null)
-order by began_at desc, id desc limit :limit::bigint {lock}
-
--- name: untold_alarms
-select {what} from {schema}.alarm
-where tell_at is not null and tell_at <= :at::timestamptz
-order by tell_at, id limit :limit::bigint {lock}
-
--- name: old_alarms
-select {what} from {schema}.alarm
-where over_at is not null and over_at < :before::timestamptz
-order by over_at, id limit :limit::bigint {lock}
-
--- ## Gates
-
--- name: gate_list
-select {what} from {schema}.gate
-where tenant = :tenant::text and id > :after::text and (:subject::text is null or subject = :subject::text)
-order by id limit :limit::bigint {lock}
-
--- name: idle_gates
-select {what} from {schema}.gate
-where idle_since is not null and idle_since < :before::timestamptz
-order by idle_since, id limit :limit::bigint {lock}

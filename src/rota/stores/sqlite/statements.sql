@@ -1,4 +1,5 @@
--- Every statement of the SQLite store. `{…}` is filled in once, when the file is loaded: {table}, {columns}, {values}
+-- The statements of the SQLite store, beside those that it shares (`../statements.sql`). `{…}` is filled in once, when the
+-- file is loaded: {table}, {columns}, {values}
 -- and {changes} from the columns in codec.py, since the same seven statements serve every record type; {what} with what
 -- to select, since `find`, `count` and `tally` differ in little else. Each query names its index and ends with its order
 -- and its limit, on one line: a count and a tally do without.
@@ -17,9 +18,6 @@ pragma journal_size_limit = 67108864;
 pragma query_only = 1;
 pragma cache_size = -65536;
 pragma temp_store = memory;
-
--- name: journal_mode
-pragma journal_mode
 
 -- name: begin_write
 begin immediate
@@ -260,16 +258,6 @@ select count(*) from (select 1 from task indexed by task_pending where status = 
 
 -- ## Schedules
 
--- name: due_schedules
-select {what} from schedule indexed by schedule_due
-where deleted_at is null and due_at is not null and due_at <= :at
-order by due_at, id limit :limit
-
--- name: watched_schedules
-select {what} from schedule indexed by schedule_watch
-where watch_at is not null and watch_at <= :at
-order by watch_at, id limit :limit
-
 -- name: outdated_zones_before
 select {what} from schedule indexed by schedule_zone
 where status = 'active' and deleted_at is null and zone_data <> '' and zone_data < :zone_data
@@ -280,33 +268,8 @@ select {what} from schedule indexed by schedule_zone
 where status = 'active' and deleted_at is null and zone_data <> '' and zone_data > :zone_data
 order by id limit :limit
 
--- name: schedule_by_key
-select {what} from schedule indexed by schedule_living_key
-where deleted_at is null and tenant = :tenant and key = :key
-limit :limit
-
--- name: schedule_by_key_deleted
-select {what} from schedule indexed by schedule_deleted_key
-where deleted_at is not null and tenant = :tenant and key = :key
-order by created_at desc, id desc limit :limit
-
--- name: schedules_by_keys
-select {what} from schedule indexed by schedule_living_key
-where deleted_at is null and tenant = :tenant and key in (select value from json_each(:keys))
-order by key limit :limit
-
--- name: open_schedules
-select {what} from schedule indexed by schedule_living_key
-where deleted_at is null and tenant = :tenant and status <> 'completed'
-order by key limit :limit
-
 -- name: open_schedules_number
 select coalesce((select number from schedule_count where tenant = :tenant), 0)
-
--- name: old_schedules
-select {what} from schedule indexed by schedule_completed
-where completed_at is not null and completed_at < :before
-order by completed_at, id limit :limit
 
 -- name: schedule_list
 select {what} from schedule indexed by schedule_created
@@ -341,16 +304,6 @@ select {what} from schedule indexed by schedule_of_all
 where (created_at, id) < (:after_at, :after_id)
   and (:deleted or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit
-
--- name: schedules_by_name
-select {what} from schedule indexed by schedule_living_key
-where deleted_at is null and tenant = :tenant and key > :after
-  and key <= case when :first is null then :last else coalesce((
-    select key from schedule indexed by schedule_living_key where deleted_at is null and tenant = :tenant
-    order by key limit 1 offset :first - 1
-  ), :last) end
-  and {schedule_filter}
-order by key limit :limit
 
 -- name: schedules_by_next_time
 select {what} from schedule indexed by schedule_next_time
@@ -397,137 +350,3 @@ order by completed_at, id limit :limit
 select {what} from run indexed by run_ended
 where status <> 'running' and (completed_at, id) > (:after_at, :after_id) and tenant = :tenant
 order by completed_at, id limit :limit
-
--- ## Events
-
--- name: event_list
-select {what} from event indexed by event_of_tenant
-where tenant = :tenant and (at, id) > (:after_at, :after_id)
-order by at, id limit :limit
-
--- name: event_list_of_subject
-select {what} from event indexed by event_of_subject
-where tenant = :tenant and subject_id = :subject_id and (at, id) > (:after_at, :after_id)
-order by at, id limit :limit
-
--- name: old_events
-select {what} from event indexed by event_at
-where at < :before
-order by at, id limit :limit
-
--- ## Templates, keys, tenants, receipts, nodes, paused queues
-
--- name: template_list
-select {what} from template indexed by template_of_tenant
-where tenant = :tenant and id < :after
-order by id desc limit :limit
-
--- name: template_by_alias
-select {what} from template indexed by template_alias
-where tenant = :tenant and alias_key = :alias_key
-limit :limit
-
--- name: api_key_list
-select {what} from apikey indexed by apikey_of_tenant
-where tenant = :tenant and id < :after
-order by id desc limit :limit
-
--- name: api_key_list_of_all
-select {what} from apikey indexed by sqlite_autoindex_apikey_1
-where id < :after
-order by id desc limit :limit
-
--- name: tenant_list
-select {what} from tenant indexed by sqlite_autoindex_tenant_1
-where id > :after
-order by id limit :limit
-
--- name: old_receipts
-select {what} from receipt indexed by receipt_at
-where at < :before
-order by at, id limit :limit
-
--- name: node_list
-select {what} from nodestate indexed by sqlite_autoindex_nodestate_1
-where id > :after
-order by id limit :limit
-
--- name: paused_queues
-select {what} from pausedqueue indexed by pausedqueue_of_tenant
-where tenant = :tenant
-order by queue, id limit :limit
-
--- name: calendar_list
-select {what} from calendar indexed by calendar_of_tenant
-where tenant = :tenant
-order by name, id limit :limit
-
--- ## Artifacts
-
--- name: artifact_list
-select {what} from artifact indexed by artifact_of_task
-where task_id in (select value from json_each(:task_ids))
-order by task_id, name, id limit :limit
-
--- name: artifacts_by_content
-select {what} from artifact indexed by artifact_content
-where content is not null and content in (select value from json_each(:contents))
-order by content, id limit :limit
-
--- ## Workflows
-
--- name: step_list
-select {what} from step indexed by step_of_task
-where task_id in (select value from json_each(:task_ids))
-order by task_id, created_at, id limit :limit
-
--- name: updated_steps
-select {what} from step indexed by step_updated
-where tenant = :tenant and (updated_at, id) > (:after_at, :after_id)
-order by updated_at, id limit :limit
-
--- name: signal_list
-select {what} from signal indexed by signal_of_task
-where task_id in (select value from json_each(:task_ids)) and (not :unread or received_at is null)
-order by task_id, at, id limit :limit
-
--- ## Alarms
-
--- name: open_alarms
-select {what} from alarm indexed by alarm_open
-where over_at is null and subject_id in (select value from json_each(:subject_ids))
-order by subject_id, began_at, id limit :limit
-
--- name: alarm_list
-select {what} from alarm indexed by alarm_of_tenant
-where tenant = :tenant and (began_at, id) < (:after_at, :after_id)
-  and (:subject_id is null or subject_id = :subject_id) and (not :is_open or over_at is null)
-order by began_at desc, id desc limit :limit
-
--- name: alarm_list_of_all
-select {what} from alarm indexed by alarm_began
-where (began_at, id) < (:after_at, :after_id)
-  and (:subject_id is null or subject_id = :subject_id) and (not :is_open or over_at is null)
-order by began_at desc, id desc limit :limit
-
--- name: untold_alarms
-select {what} from alarm indexed by alarm_untold
-where tell_at is not null and tell_at <= :at
-order by tell_at, id limit :limit
-
--- name: old_alarms
-select {what} from alarm indexed by alarm_over
-where over_at is not null and over_at < :before
-order by over_at, id limit :limit
-
--- ## Gates
-
--- name: gate_list
-select {what} from gate indexed by gate_of_tenant
-where tenant = :tenant and id > :after and (:subject is null or subject = :subject)
-order by id limit :limit
-
--- name: idle_gates
-select {what} from gate indexed by gate_idle
-where idle_since is not null and idle_since < :before
-order by idle_since, id limit :limit
