@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from textwrap import wrap
 
-from ..domain.schedule.forecast import BusyMinute, Forecast, ForecastSpan, Participant
+from ..domain.schedule.forecast import BusyMinute, Forecast
 from ..domain.schedule.spread import Spread
 from .durations import short
-from .shapes import Answer, Time
+from .shapes import Answer, Time, shaped
 
 __all__ = ["ForecastAnswer", "SpreadAnswer", "answer", "lines", "remarks", "spread_answer", "spread_lines"]
 
@@ -90,52 +90,29 @@ class ForecastAnswer(Answer, frozen=True, kw_only=True):
 
 
 def answer(made: Forecast) -> ForecastAnswer:
-    return ForecastAnswer(
-        start=made.start,
-        end=made.end,
-        by=made.by,
-        schedules=made.schedules,
-        runs=made.runs,
-        work_seconds=made.work,
-        unknown=made.unknown,
-        following=made.following,
-        spans=[_span(each) for each in made.spans],
+    return shaped(
+        ForecastAnswer,
+        made,
+        spans=[shaped(SpanAnswer, each, at=each.at.astimezone(UTC)) for each in made.spans],
         busiest=[_busy(each) for each in made.busiest],
-        participants=[_participant(each) for each in made.participants],
+        participants=[shaped(ParticipantAnswer, each, id=each.key) for each in made.participants],
     )
-
-
-def _span(each: ForecastSpan) -> SpanAnswer:
-    return SpanAnswer(at=each.at.astimezone(UTC), runs=each.runs, work_seconds=each.work)
 
 
 def _busy(each: BusyMinute) -> BusyMinuteAnswer:
-    return BusyMinuteAnswer(
-        at=each.at.astimezone(UTC),
-        runs=each.runs,
-        work_seconds=each.work,
-        schedules=each.schedules,
-        ids=list(each.keys),
-        spread=None if each.spread is None else spread_answer(each.spread),
-    )
-
-
-def _participant(each: Participant) -> ParticipantAnswer:
-    return ParticipantAnswer(id=each.key, runs=each.runs, work_seconds=each.work)
+    spread = None if each.spread is None else spread_answer(each.spread)
+    return shaped(BusyMinuteAnswer, each, at=each.at.astimezone(UTC), ids=list(each.keys), spread=spread)
 
 
 def spread_answer(spread: Spread) -> SpreadAnswer:
     at = spread.at.astimezone(UTC)
-    return SpreadAnswer(
+    return shaped(
+        SpreadAnswer,
+        spread,
         at=at,
         over_seconds=spread.over // timedelta(seconds=1),
-        schedules=spread.schedules,
-        moving=spread.moving,
-        before=spread.before,
-        after=spread.after,
         sentence=spread.sentence(f"{at:%H:%M} UTC"),
-        moves=[MoveAnswer(id=each.key, before=each.before, after=each.after) for each in spread.moves],
-        token=spread.token,
+        moves=[shaped(MoveAnswer, each, id=each.key) for each in spread.moves],
     )
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..domain import recurrence
 from ..domain.model import Calendar, Schedule, Template
-from ..domain.plan import Action, Difference, Item, Plan
+from ..domain.plan import Action, Item, Plan
 from ..domain.schedule.expected import AHEAD, TimeChanges
 from . import redaction
-from .shapes import Answer, Time
+from .shapes import Answer, Time, shaped
 
 __all__ = ["PlanAnswer", "answer", "lines", "summary"]
 
@@ -94,16 +94,13 @@ def _is_told(item: Item[Any]) -> bool:
 def _item(plan: Plan, item: Item[Any], *, detailed: bool) -> PlanItemAnswer:
     is_schedule = _is_schedule(item)
     times = plan.times(item) if is_schedule and detailed and item.differences else None
-    return PlanItemAnswer(
+    return shaped(
+        PlanItemAnswer,
+        item,
         what=_what(item),
-        name=item.name,
-        action=item.action,
-        differences=[_difference(each) for each in item.differences],
-        kept=[_difference(each) for each in item.kept],
         times=None if times is None else _times(times),
         skips=list(plan.skipped_today(item)) if times is not None else [],
         immediate=is_schedule and plan.runs_now(item),
-        note=item.note,
     )
 
 
@@ -119,10 +116,6 @@ def _what(item: Item[Any]) -> str:
             return "calendar"
         case _:
             return "schedule"
-
-
-def _difference(each: Difference) -> DifferenceAnswer:
-    return DifferenceAnswer(name=each.name, before=each.before, after=each.after)
 
 
 def _times(times: TimeChanges) -> TimesAnswer:

@@ -4,8 +4,10 @@ The functions give plain values, for the command line. An `Answer` is the declar
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, TypeVar
+from functools import cache
+from typing import Annotated, Any, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -35,6 +37,8 @@ from ..engine.queries.serving import QueueUse
 
 __all__ = [
     "Answer",
+    "ItemsAnswer",
+    "PageAnswer",
     "Time",
     "alarm",
     "api_key",
@@ -43,6 +47,7 @@ __all__ = [
     "change",
     "event",
     "fields_of",
+    "listed",
     "node",
     "occurrence",
     "paused_queue",
@@ -56,6 +61,7 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -63,18 +69,51 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An answer in camelCase."""
 
 
+class ItemsAnswer(Answer, Generic[T], frozen=True, kw_only=True):
+    """All there are."""
+
+    items: list[T]
+
+
+class PageAnswer(ItemsAnswer[T], Generic[T], frozen=True, kw_only=True):
+    """Some, and where the next page begins."""
+
+    next_cursor: str | None
+
+
 def shaped(shape: type[S], record: object, **given: Any) -> S:
     """The record in a declared shape. A field has the value that is given, or that of the record's field of the same
-    name; `…_seconds` is a duration of the record."""
+    name, in the shape that is declared for it; `…_seconds` is a duration of the record."""
+    inner = _inner_shapes(shape)
     for name in shape.__struct_fields__:
         if name in given:
             continue
-        if name.endswith("_seconds"):
-            duration = getattr(record, name.removesuffix("_seconds"))
-            given[name] = None if duration is None else duration.total_seconds()
-        else:
-            given[name] = getattr(record, name)
+        value = getattr(record, name.removesuffix("_seconds"))
+        if name in inner and value is not None:
+            is_list = isinstance(value, (list, tuple))
+            value = [shaped(inner[name], each) for each in value] if is_list else shaped(inner[name], value)
+        given[name] = value.total_seconds() if isinstance(value, timedelta) else value
     return shape(**given)
+
+
+def listed(shape: type[S], found: Iterable[Any], made: Callable[[Any], object] | None = None) -> S:
+    """Records as a declared list or page: each as it is `made`, or else in the shape that is declared for them."""
+    each_made = made or (lambda each: shaped(_inner_shapes(shape)["items"], each))
+    return shaped(shape, found, items=[each_made(each) for each in found])
+
+
+@cache
+def _inner_shapes(shape: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
+    """Of the fields that have a declared shape, or a list of them: that shape."""
+    fields = msgspec.structs.fields(shape)
+    return {field.name: part for field in fields for part in _shapes_in(field.type)}
+
+
+def _shapes_in(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+    for part in get_args(kind):
+        yield from _shapes_in(part)
 
 
 def task(record: Task) -> dict[str, Any]:

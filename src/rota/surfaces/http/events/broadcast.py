@@ -25,11 +25,12 @@ from ....engine.clock import Clock, sleep
 from ....engine.loops import keep_running
 from ....stores.base import Store
 from ... import redaction
+from ...shapes import shaped
 from ..fields import camel_keys
 from ..problems import Problem
 from ..tenants import answers
-from ..tenants.alarms import alarm_answer
-from ..tenants.keys import api_key
+from ..tenants.alarms import AlarmAnswer
+from ..tenants.keys import KeyAnswer
 
 __all__ = ["Broadcasts", "Frame", "Listener", "TenantBroadcast", "resync"]
 
@@ -66,24 +67,25 @@ def _data_of(notice: Notice) -> dict[str, Any]:
         case Task() as task:
             shape: dict[str, Any] = msgspec.to_builtins(answers.execution(task))
         case Step() as step:
-            shape = {"id": step.id, "taskId": step.task_id, **msgspec.to_builtins(answers.step(step))}
+            told = shaped(answers.StepAnswer, step)
+            shape = {"id": step.id, "taskId": step.task_id, **msgspec.to_builtins(told)}
         case Run() as run:
-            shape = msgspec.to_builtins(answers.run(run))
+            shape = msgspec.to_builtins(shaped(answers.RunAnswer, run))
         case Schedule() as schedule:
             shape = msgspec.to_builtins(answers.schedule(schedule))
         case Alarm() as alarm:
-            shape = msgspec.to_builtins(alarm_answer(alarm))
+            shape = msgspec.to_builtins(shaped(AlarmAnswer, alarm))
         case ApiKey() as key:
-            shape = msgspec.to_builtins(api_key(key))
+            shape = msgspec.to_builtins(shaped(KeyAnswer, key))
         case _:
             facts = notice.event and (notice.event.after or notice.event.before)
             shape = {"id": notice.id, **camel_keys(facts or {})}
     if notice.type in ("task", "run"):
         shape["scheduleName"] = notice.schedule and notice.schedule.key
     if notice.line is not None:
-        shape["change"] = answers.change(notice.line)
+        shape["change"] = shaped(answers.ChangeAnswer, notice.line)
     elif notice.event is not None:
-        shape["change"] = answers.event(notice.event)
+        shape["change"] = shaped(answers.EventAnswer, notice.event)
     return shape
 
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Path, Query, Response
 
-from ....domain.model import Alarm, AlarmRules
+from ....domain.model import AlarmRules
 from ....domain.options import AlarmOptions
-from ...shapes import Answer, Time, shaped
+from ...shapes import Answer, ItemsAnswer, PageAnswer, Time, listed, shaped
 from ..access import ALL_TENANTS
 from ..fields import given_options
 from ..openapi import documented
@@ -17,7 +17,7 @@ from ..reading import Router
 from ..service import Admin, Cursor, Limit, Viewer, answer
 from . import schemas
 
-__all__ = ["router"]
+__all__ = ["AlarmAnswer", "router"]
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["alarms"])
 
@@ -40,11 +40,8 @@ class AlarmAnswer(Answer, frozen=True, kw_only=True):
     told_at: Time | None
 
 
-class AlarmsAnswer(Answer, frozen=True, kw_only=True):
+class AlarmsAnswer(PageAnswer[AlarmAnswer], frozen=True, kw_only=True):
     """A page of alarms."""
-
-    items: list[AlarmAnswer]
-    next_cursor: str | None
 
 
 class AlarmRulesAnswer(Answer, frozen=True, kw_only=True):
@@ -58,14 +55,8 @@ class AlarmRulesAnswer(Answer, frozen=True, kw_only=True):
     alarm_ending_seconds: float | None
 
 
-class TagRulesAnswer(Answer, frozen=True, kw_only=True):
+class TagRulesAnswer(ItemsAnswer[AlarmRulesAnswer], frozen=True, kw_only=True):
     """The rules of all tags that have some."""
-
-    items: list[AlarmRulesAnswer]
-
-
-def alarm_answer(record: Alarm) -> AlarmAnswer:
-    return shaped(AlarmAnswer, record, rule=str(record.rule))
 
 
 def _rules(tag: str, rules: AlarmRules) -> AlarmRulesAnswer:
@@ -90,7 +81,7 @@ async def list_alarms(
         sentence = "alarms of the fleet are about all tenants; use a key made with --tenant '*'"
         raise Problem(403, "role_needed", sentence)
     page = await queue.alarms(schedule=schedule, over=over, fleet=fleet, limit=limit, cursor=cursor)
-    return answer(AlarmsAnswer(items=[alarm_answer(each) for each in page], next_cursor=page.next_cursor))
+    return answer(listed(AlarmsAnswer, page))
 
 
 @router.get("/alarm-rules", **documented(200, TagRulesAnswer))

@@ -4,7 +4,6 @@ A field whose name a record has, too, is copied from there (`shaped`). The funct
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -13,16 +12,12 @@ from msgspec.structs import asdict, replace
 
 from ....domain import recurrence
 from ....domain.model import (
-    Artifact,
     BackfillStatus,
-    Change,
     ChangeType,
-    Event,
     ExcludedPolicy,
     MissedRunPolicy,
     OverlapPolicy,
     RetryPolicy,
-    Run,
     RunReason,
     RunStatus,
     RunTrigger,
@@ -36,10 +31,9 @@ from ....domain.model import (
     WorkflowTarget,
 )
 from ....domain.options import TaskOptions, options_of
-from ....domain.schedule.why import Why
 from ....domain.serving import Waiting, WaitReason
-from ....domain.workflow import Step, StepKind, StepStatus
-from ...shapes import Answer, Time, fields_of, shaped
+from ....domain.workflow import StepKind, StepStatus
+from ...shapes import Answer, ItemsAnswer, PageAnswer, Time, fields_of, shaped
 from ..fields import body_name, camel, camel_keys
 from .timing_answers import ScheduleTypeAnswer, schedule_type
 
@@ -48,19 +42,11 @@ __all__ = [
     "CreatedExecutionAnswer",
     "CreatedScheduleAnswer",
     "attempts",
-    "change",
     "created_execution",
     "created_schedule",
-    "event",
     "execution",
-    "history",
-    "logs",
     "one_execution",
-    "run",
     "schedule",
-    "step",
-    "steps",
-    "why",
 ]
 
 
@@ -130,11 +116,8 @@ class ScheduleAnswer(Answer, frozen=True, kw_only=True):
     deleted_at: Time | None
 
 
-class SchedulesAnswer(Answer, frozen=True, kw_only=True):
+class SchedulesAnswer(PageAnswer[ScheduleAnswer], frozen=True, kw_only=True):
     """A page of schedules."""
-
-    items: list[ScheduleAnswer]
-    next_cursor: str | None
 
 
 class RunAnswer(Answer, frozen=True, kw_only=True):
@@ -161,11 +144,8 @@ class RunAnswer(Answer, frozen=True, kw_only=True):
     created_at: Time
 
 
-class RunsAnswer(Answer, frozen=True, kw_only=True):
+class RunsAnswer(PageAnswer[RunAnswer], frozen=True, kw_only=True):
     """A page of runs."""
-
-    items: list[RunAnswer]
-    next_cursor: str | None
 
 
 class FailureAnswer(Answer, frozen=True, kw_only=True):
@@ -254,10 +234,8 @@ class StepAnswer(Answer, frozen=True, kw_only=True):
     child_id: str | None
 
 
-class StepsAnswer(Answer, frozen=True, kw_only=True):
+class StepsAnswer(ItemsAnswer[StepAnswer], frozen=True, kw_only=True):
     """All steps, in the order in which the workflow got the answers; what it waits for comes last."""
-
-    items: list[StepAnswer]
 
 
 class WaitingAnswer(Answer, frozen=True, kw_only=True):
@@ -292,11 +270,8 @@ class ReplayedAnswer(Answer, frozen=True, kw_only=True):
     replayed: int
 
 
-class ExecutionsAnswer(Answer, frozen=True, kw_only=True):
+class ExecutionsAnswer(PageAnswer[ExecutionAnswer], frozen=True, kw_only=True):
     """A page of executions."""
-
-    items: list[ExecutionAnswer]
-    next_cursor: str | None
 
 
 class AttemptAnswer(Answer, frozen=True, kw_only=True):
@@ -310,10 +285,8 @@ class AttemptAnswer(Answer, frozen=True, kw_only=True):
     detail: str
 
 
-class AttemptsAnswer(Answer, frozen=True, kw_only=True):
+class AttemptsAnswer(ItemsAnswer[AttemptAnswer], frozen=True, kw_only=True):
     """All attempts, oldest first."""
-
-    items: list[AttemptAnswer]
 
 
 class LogLineAnswer(Answer, frozen=True, kw_only=True):
@@ -324,10 +297,8 @@ class LogLineAnswer(Answer, frozen=True, kw_only=True):
     message: str
 
 
-class LogsAnswer(Answer, frozen=True, kw_only=True):
+class LogsAnswer(ItemsAnswer[LogLineAnswer], frozen=True, kw_only=True):
     """All lines, oldest first."""
-
-    items: list[LogLineAnswer]
 
 
 class FileAnswer(Answer, frozen=True, kw_only=True):
@@ -341,10 +312,8 @@ class FileAnswer(Answer, frozen=True, kw_only=True):
     created_at: Time
 
 
-class FilesAnswer(Answer, frozen=True, kw_only=True):
+class FilesAnswer(ItemsAnswer[FileAnswer], frozen=True, kw_only=True):
     """All that it left, by name; its result comes first."""
-
-    items: list[FileAnswer]
 
 
 class ChangeAnswer(Answer, frozen=True, kw_only=True):
@@ -357,10 +326,8 @@ class ChangeAnswer(Answer, frozen=True, kw_only=True):
     detail: str
 
 
-class HistoryAnswer(Answer, frozen=True, kw_only=True):
+class HistoryAnswer(ItemsAnswer[ChangeAnswer], frozen=True, kw_only=True):
     """All changes of a task, oldest first."""
-
-    items: list[ChangeAnswer]
 
 
 class EventAnswer(Answer, frozen=True, kw_only=True):
@@ -377,10 +344,8 @@ class EventAnswer(Answer, frozen=True, kw_only=True):
     after: dict[str, Any] | None
 
 
-class ChangesAnswer(Answer, frozen=True, kw_only=True):
+class ChangesAnswer(ItemsAnswer[EventAnswer], frozen=True, kw_only=True):
     """All changes of a schedule, oldest first."""
-
-    items: list[EventAnswer]
 
 
 class WhyAnswer(Answer, frozen=True, kw_only=True):
@@ -406,7 +371,6 @@ def schedule(record: Schedule) -> ScheduleAnswer:
         description=record.description or None,
         schedule_type=schedule_type(record),
         target=target(record.target),
-        backfill=record.backfill and shaped(BackfillAnswer, record.backfill),
         next_run_at_local=at and recurrence.local(record.timing, at).replace(tzinfo=None).isoformat(),
     )
 
@@ -447,62 +411,16 @@ def _option_value(value: Any) -> Any:
 
 
 def execution(record: Task) -> ExecutionAnswer:
-    return shaped(ExecutionAnswer, record, **_parts_of(record))
+    return shaped(ExecutionAnswer, record, type=_type(record))
 
 
 def one_execution(record: Task, waiting: Waiting | None) -> OneExecutionAnswer:
     about = None if waiting is None else WaitingAnswer(reason=waiting.reason, explanation=str(waiting))
-    return shaped(OneExecutionAnswer, record, waiting=about, **_parts_of(record))
+    return shaped(OneExecutionAnswer, record, type=_type(record), waiting=about)
 
 
-def _parts_of(record: Task) -> dict[str, Any]:
-    policy, failure = record.retry_policy, record.error
-    return {
-        "type": "workflow" if record.is_workflow else "task",
-        "error": None if failure is None else shaped(FailureAnswer, failure),
-        "retry_policy": None if policy is None else shaped(RetryPolicyAnswer, policy),
-    }
-
-
-def steps(records: Iterable[Step]) -> StepsAnswer:
-    return StepsAnswer(items=[step(record) for record in records])
-
-
-def step(record: Step) -> StepAnswer:
-    failure = record.error
-    return shaped(StepAnswer, record, error=None if failure is None else shaped(FailureAnswer, failure))
-
-
-def run(record: Run) -> RunAnswer:
-    return shaped(RunAnswer, record)
-
-
-def why(found: Why) -> WhyAnswer:
-    return WhyAnswer(
-        status=found.status,
-        explanation=str(found),
-        run=None if found.run is None else run(found.run),
-    )
-
-
-def change(record: Change) -> ChangeAnswer:
-    return shaped(ChangeAnswer, record)
-
-
-def history(changes: Iterable[Change]) -> HistoryAnswer:
-    return HistoryAnswer(items=[change(each) for each in changes])
-
-
-def event(record: Event) -> EventAnswer:
-    return shaped(EventAnswer, record)
-
-
-def logs(record: Task) -> LogsAnswer:
-    return LogsAnswer(items=[shaped(LogLineAnswer, line) for line in record.logs])
-
-
-def files(found: Sequence[Artifact]) -> FilesAnswer:
-    return FilesAnswer(items=[shaped(FileAnswer, each) for each in found])
+def _type(record: Task) -> str:
+    return "workflow" if record.is_workflow else "task"
 
 
 def attempts(record: Task) -> AttemptsAnswer:

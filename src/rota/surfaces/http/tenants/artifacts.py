@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Path, Request, Response
 
+from ...shapes import listed
 from ..download import download, downloading
 from ..openapi import documented
 from ..reading import Router
@@ -25,7 +26,7 @@ ArtifactName = Annotated[
 @router.get("/task-executions/{id}/artifacts", **documented(200, answers.FilesAnswer))
 async def list_files(queue: Viewer, id: Id) -> Response:
     """What a task or a workflow has left so far: its result, and what its handler left under a name."""
-    return answer(answers.files(await queue.artifacts(id)))
+    return answer(listed(answers.FilesAnswer, await queue.artifacts(id)))
 
 
 @router.get("/task-executions/{id}/artifacts/{name}", **downloading())

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path, Request, Response
 
 from ....domain.model import Calendar
-from ...shapes import Answer, Time, shaped
+from ...shapes import Answer, ItemsAnswer, Time, listed, shaped
 from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, IfMatch, OnceKey, Viewer, answer, wanted_version
@@ -37,14 +37,8 @@ class CalendarAnswer(Answer, frozen=True, kw_only=True):
     updated_at: Time
 
 
-class CalendarsAnswer(Answer, frozen=True, kw_only=True):
+class CalendarsAnswer(ItemsAnswer[CalendarAnswer], frozen=True, kw_only=True):
     """All calendars of a tenant, by name."""
-
-    items: list[CalendarAnswer]
-
-
-def calendar(record: Calendar) -> CalendarAnswer:
-    return shaped(CalendarAnswer, record)
 
 
 @router.post("/calendars", **documented(201, CalendarAnswer))
@@ -52,7 +46,7 @@ async def create(
     request: Request, queue: Admin, body: schemas.CalendarBody, once: OnceKey = None
 ) -> Response:
     """Store days and windows under a name, for schedules to exclude or to require."""
-    await queue.once(request, once, lambda made: (201, calendar(made)))
+    await queue.once(request, once, lambda made: (201, shaped(CalendarAnswer, made)))
     fields = body.model_dump(exclude_unset=True)
     return _one(await queue.create_calendar(fields.pop("name"), **fields), 201)
 
@@ -60,7 +54,7 @@ async def create(
 @router.get("/calendars", **documented(200, CalendarsAnswer))
 async def list_all(queue: Viewer) -> Response:
     """All calendars, by name."""
-    return answer(CalendarsAnswer(items=[calendar(each) for each in await queue.list_calendars()]))
+    return answer(listed(CalendarsAnswer, await queue.list_calendars()))
 
 
 @router.get("/calendars/{name}", **documented(200, CalendarAnswer))
@@ -85,4 +79,4 @@ async def delete(queue: Admin, name: Name) -> Response:
 
 
 def _one(found: Calendar, status: int = 200) -> Response:
-    return answer(calendar(found), status, {"ETag": f'"{found.version}"'})
+    return answer(shaped(CalendarAnswer, found), status, {"ETag": f'"{found.version}"'})

@@ -9,6 +9,7 @@ from fastapi import Path, Query, Request, Response
 from ....domain.errors import Invalid, NotFound
 from ....domain.model import Task
 from ....domain.options import SubmitOptions
+from ...shapes import listed
 from ..fields import given_options
 from ..openapi import documented
 from ..reading import Router
@@ -50,7 +51,8 @@ async def list_tasks(
 ) -> Response:
     """The newest tasks that match, a page at a time."""
     filters = {"status": status, "kind": kind, "queue": queue_name, "schedule": schedule, "tag": tag}
-    return _page(await queue.list(workflow=False, limit=limit, cursor=cursor, **filters))
+    page = await queue.list(workflow=False, limit=limit, cursor=cursor, **filters)
+    return answer(listed(answers.ExecutionsAnswer, page, answers.execution))
 
 
 @router.post("/task-executions/replay", **documented(200, answers.ReplayedAnswer, **_TASKS))
@@ -95,13 +97,13 @@ async def attempts(queue: Viewer, id: Id) -> Response:
 @router.get("/task-executions/{id}/logs", **documented(200, answers.LogsAnswer, **_TASKS))
 async def logs(queue: Viewer, id: Id) -> Response:
     """What its handler logged."""
-    return answer(answers.logs(await queue.get(id)))
+    return answer(listed(answers.LogsAnswer, (await queue.get(id)).logs))
 
 
 @router.get("/task-executions/{id}/history", **documented(200, answers.HistoryAnswer, **_TASKS))
 async def history(queue: Viewer, id: Id) -> Response:
     """What happened to it, oldest first."""
-    return answer(answers.history(await queue.history(id)))
+    return answer(listed(answers.HistoryAnswer, await queue.history(id)))
 
 
 @router.post("/workflow-executions", **documented(201, answers.CreatedExecutionAnswer, **_WORKFLOWS))
@@ -124,7 +126,8 @@ async def list_workflows(
     cursor: Cursor = None,
 ) -> Response:
     """The newest workflows that match, a page at a time."""
-    return _page(await queue.list(workflow=True, limit=limit, cursor=cursor, status=status, kind=kind))
+    page = await queue.list(workflow=True, limit=limit, cursor=cursor, status=status, kind=kind)
+    return answer(listed(answers.ExecutionsAnswer, page, answers.execution))
 
 
 @router.get("/workflow-executions/{id}", **documented(200, answers.OneExecutionAnswer, **_WORKFLOWS))
@@ -173,7 +176,7 @@ async def signal(
 async def steps(queue: Viewer, id: Id) -> Response:
     """What it did, and what it waits for."""
     await _workflow(queue, id)
-    return answer(answers.steps(await queue.steps(id)))
+    return answer(listed(answers.StepsAnswer, await queue.steps(id)))
 
 
 @router.get("/workflow-executions/{id}/attempts", **documented(200, answers.AttemptsAnswer, **_WORKFLOWS))
@@ -185,13 +188,13 @@ async def workflow_attempts(queue: Viewer, id: Id) -> Response:
 @router.get("/workflow-executions/{id}/logs", **documented(200, answers.LogsAnswer, **_WORKFLOWS))
 async def workflow_logs(queue: Viewer, id: Id) -> Response:
     """What it logged."""
-    return answer(answers.logs(await _workflow(queue, id)))
+    return answer(listed(answers.LogsAnswer, (await _workflow(queue, id)).logs))
 
 
 @router.get("/workflow-executions/{id}/history", **documented(200, answers.HistoryAnswer, **_WORKFLOWS))
 async def workflow_history(queue: Viewer, id: Id) -> Response:
     """What happened to it, oldest first."""
-    return answer(answers.history((await _workflow(queue, id)).history))
+    return answer(listed(answers.HistoryAnswer, (await _workflow(queue, id)).history))
 
 
 async def _one(queue: Acting, found: Task) -> answers.OneExecutionAnswer:
@@ -221,11 +224,3 @@ def _answered(task: Task) -> tuple[int, Any]:
 
 def _created(request: Request, task: Task, warnings: list[str]) -> Response:
     return answer(answers.created_execution(task, warnings), 201, place_of(request, task.id))
-
-
-def _page(page: Any) -> Response:
-    return answer(
-        answers.ExecutionsAnswer(
-            items=[answers.execution(each) for each in page], next_cursor=page.next_cursor
-        )
-    )

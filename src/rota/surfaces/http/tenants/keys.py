@@ -6,14 +6,14 @@ from typing import Annotated
 
 from fastapi import Path, Request, Response
 
-from ....domain.model import ApiKey, Role
-from ...shapes import Answer, Time, shaped
+from ....domain.model import Role
+from ...shapes import Answer, PageAnswer, Time, listed, shaped
 from ..openapi import documented
 from ..reading import Router
 from ..service import Admin, Cursor, Limit, OnceKey, answer, of
 from . import schemas
 
-__all__ = ["api_key", "router"]
+__all__ = ["KeyAnswer", "router"]
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["keys"])
 
@@ -39,36 +39,25 @@ class NewKeyAnswer(KeyAnswer, frozen=True, kw_only=True):
     key: str | None
 
 
-class KeysAnswer(Answer, frozen=True, kw_only=True):
+class KeysAnswer(PageAnswer[KeyAnswer], frozen=True, kw_only=True):
     """A page of API keys."""
-
-    items: list[KeyAnswer]
-    next_cursor: str | None
-
-
-def api_key(record: ApiKey) -> KeyAnswer:
-    return shaped(KeyAnswer, record)
-
-
-def new_key(record: ApiKey, key: str | None) -> NewKeyAnswer:
-    return shaped(NewKeyAnswer, record, key=key)
 
 
 @router.post("/keys", **documented(201, NewKeyAnswer))
 async def create(request: Request, queue: Admin, body: schemas.KeyBody, once: OnceKey = None) -> Response:
     """Create a key of this tenant. `key` is shown this once, and is null if the request is repeated: what is stored
     cannot be turned back into it."""
-    await queue.once(request, once, lambda made: (201, new_key(made, None)))
+    await queue.once(request, once, lambda made: (201, shaped(NewKeyAnswer, made, key=None)))
     made, shown = await queue.create_key(body.name, Role(body.role))
     (await of(request).access()).forget(made.id)
-    return answer(new_key(made, shown), 201, {"Cache-Control": "no-store"})
+    return answer(shaped(NewKeyAnswer, made, key=shown), 201, {"Cache-Control": "no-store"})
 
 
 @router.get("/keys", **documented(200, KeysAnswer))
 async def list_all(queue: Admin, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """The newest keys of this tenant, a page at a time; revoked ones, too."""
     page = await queue.list_keys(limit=limit, cursor=cursor)
-    return answer(KeysAnswer(items=[api_key(each) for each in page], next_cursor=page.next_cursor))
+    return answer(listed(KeysAnswer, page))
 
 
 @router.delete("/keys/{id}", **documented(200, KeyAnswer))
@@ -76,4 +65,4 @@ async def revoke(request: Request, queue: Admin, id: Id) -> Response:
     """Revoke a key. It stops working here at once, and elsewhere within two seconds."""
     revoked = await queue.revoke_key(id)
     (await of(request).access()).forget(revoked.id)
-    return answer(api_key(revoked))
+    return answer(shaped(KeyAnswer, revoked))

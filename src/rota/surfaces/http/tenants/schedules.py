@@ -19,7 +19,7 @@ from ....domain.model import RunStatus, Schedule, Target, TaskTarget, TemplateTa
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ....domain.schedule.definition import DEFAULTS, FIELDS
 from ...python.client import Queue
-from ...shapes import shaped
+from ...shapes import listed, shaped
 from ..fields import SLASH, Body, Time, given_options
 from ..openapi import documented
 from ..reading import Router
@@ -119,9 +119,7 @@ async def list_all(
     filters: ScheduleFilters = {"status": status, "kind": target, "tag": tag, "timezone": timezone, "text": q}
     filters["deleted"] = deleted
     page = await queue.list_schedules(limit=limit, cursor=cursor, **filters)
-    return answer(
-        answers.SchedulesAnswer(items=[answers.schedule(each) for each in page], next_cursor=page.next_cursor)
-    )
+    return answer(listed(answers.SchedulesAnswer, page, answers.schedule))
 
 
 @router.post("/preview", **documented(200, timing_answers.PreviewAnswer))
@@ -257,9 +255,7 @@ async def runs(
 ) -> Response:
     """The ledger: every expected time and what became of it, latest first."""
     page = await queue.runs(id, status=status, since=since, until=until, limit=limit, cursor=cursor)
-    return answer(
-        answers.RunsAnswer(items=[answers.run(each) for each in page], next_cursor=page.next_cursor)
-    )
+    return answer(listed(answers.RunsAnswer, page))
 
 
 @router.get("/schedules/{id}/preview", **documented(200, timing_answers.PreviewAnswer))
@@ -276,15 +272,14 @@ async def preview(queue: Viewer, id: Id, n: Annotated[int, Query(ge=1, le=1000)]
 @router.get("/schedules/{id}/why", **documented(200, answers.WhyAnswer))
 async def why(queue: Viewer, id: Id, at: Annotated[Time, Query()]) -> Response:
     """What became of an expected time, and why, in words."""
-    return answer(answers.why(await queue.why(id, at)))
+    found = await queue.why(id, at)
+    return answer(shaped(answers.WhyAnswer, found, explanation=str(found)))
 
 
 @router.get("/schedules/{id}/history", **documented(200, answers.ChangesAnswer))
 async def history(queue: Viewer, id: Id) -> Response:
     """Who changed what, and when, oldest first."""
-    return answer(
-        answers.ChangesAnswer(items=[answers.event(each) for each in await queue.schedule_history(id)])
-    )
+    return answer(listed(answers.ChangesAnswer, await queue.schedule_history(id)))
 
 
 def _answered(schedule: Schedule) -> tuple[int, Any]:

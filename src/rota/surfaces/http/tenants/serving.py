@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import Path, Request, Response
 
 from ....domain.gate import of_queue
-from ....domain.model import Limit, NodeState, PausedQueue
+from ....domain.model import Limit, NodeState
 from ....domain.serving import is_alive
 from ....engine.queries.serving import QueueUse
-from ...shapes import Answer, Time, shaped
+from ...shapes import Answer, ItemsAnswer, Time, listed, shaped
 from ..openapi import documented
 from ..reading import Router
 from ..service import OnceKey, Operator, Viewer, answer
@@ -44,10 +44,8 @@ class NodeAnswer(Answer, frozen=True, kw_only=True):
     heartbeat_seconds: float
 
 
-class NodesAnswer(Answer, frozen=True, kw_only=True):
+class NodesAnswer(ItemsAnswer[NodeAnswer], frozen=True, kw_only=True):
     """All nodes of a tenant."""
-
-    items: list[NodeAnswer]
 
 
 class PausedQueueAnswer(Answer, frozen=True, kw_only=True):
@@ -73,10 +71,8 @@ class QueueAnswer(Answer, frozen=True, kw_only=True):
     paused: PausedQueueAnswer | None
 
 
-class QueuesAnswer(Answer, frozen=True, kw_only=True):
+class QueuesAnswer(ItemsAnswer[QueueAnswer], frozen=True, kw_only=True):
     """All queues of a tenant."""
-
-    items: list[QueueAnswer]
 
 
 class ResumedQueueAnswer(Answer, frozen=True, kw_only=True):
@@ -103,18 +99,13 @@ def node(record: NodeState, now: datetime) -> NodeAnswer:
     return shaped(NodeAnswer, record, alive=is_alive(record, now))
 
 
-def paused_queue(record: PausedQueue) -> PausedQueueAnswer:
-    return shaped(PausedQueueAnswer, record)
-
-
 def resumed_queue(name: str, was_paused: bool) -> ResumedQueueAnswer:
     return ResumedQueueAnswer(queue=name, was_paused=was_paused)
 
 
 def queue_use(record: QueueUse, now: datetime) -> QueueAnswer:
     oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
-    paused = None if record.paused is None else paused_queue(record.paused)
-    return shaped(QueueAnswer, record, oldest_seconds=oldest, paused=paused)
+    return shaped(QueueAnswer, record, oldest_seconds=oldest)
 
 
 @router.get("/nodes", **documented(200, NodesAnswer))
@@ -122,14 +113,14 @@ async def list_nodes(queue: Viewer) -> Response:
     """The nodes that work for this tenant, silent ones too. What a node of all tenants runs is told only to callers who
     may see all of them."""
     found, now = await queue.nodes(dead=True), await queue.now()
-    return answer(NodesAnswer(items=[node(each, now) for each in found]))
+    return answer(listed(NodesAnswer, found, lambda each: node(each, now)))
 
 
 @router.get("/queues", **documented(200, QueuesAnswer))
 async def list_queues(queue: Viewer) -> Response:
     """Every queue that has open tasks, is paused, or is served by name."""
     now = await queue.now()
-    return answer(QueuesAnswer(items=[queue_use(each, now) for each in await queue.list_queues()]))
+    return answer(listed(QueuesAnswer, await queue.list_queues(), lambda each: queue_use(each, now)))
 
 
 @router.post("/queues/{name}/pause", **documented(200, PausedQueueAnswer))
@@ -138,8 +129,9 @@ async def pause(
 ) -> Response:
     """Let no worker take tasks of this queue until it is resumed. What runs goes on, and tasks can be submitted. `GET
     …/queues` says how many still run."""
-    await queue.once(request, once, lambda paused: (200, paused_queue(paused)))
-    return answer(paused_queue(await queue.pause_queue(name, (body and body.note) or "")))
+    await queue.once(request, once, lambda paused: (200, shaped(PausedQueueAnswer, paused)))
+    paused = await queue.pause_queue(name, (body and body.note) or "")
+    return answer(shaped(PausedQueueAnswer, paused))
 
 
 @router.post("/queues/{name}/resume", **documented(200, ResumedQueueAnswer))

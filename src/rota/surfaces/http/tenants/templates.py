@@ -10,7 +10,7 @@ from ....domain.errors import Invalid
 from ....domain.model import Runtime, Template
 from ....domain.options import TemplateOptions
 from ....domain.plan import of_command
-from ...shapes import Answer, shaped
+from ...shapes import PageAnswer, listed, shaped
 from ..fields import given_options
 from ..openapi import documented
 from ..reading import Router
@@ -49,21 +49,12 @@ class StoredTemplateAnswer(answers.RunnableAnswer, frozen=True, kw_only=True):
     enabled: bool
 
 
-class StoredTemplatesAnswer(Answer, frozen=True, kw_only=True):
+class StoredTemplatesAnswer(PageAnswer[StoredTemplateAnswer], frozen=True, kw_only=True):
     """A page of templates."""
-
-    items: list[StoredTemplateAnswer]
-    next_cursor: str | None
 
 
 def template(record: Template) -> StoredTemplateAnswer:
-    policy = record.retry_policy
-    return shaped(
-        StoredTemplateAnswer,
-        record,
-        command=of_command(record.command),
-        retry_policy=None if policy is None else shaped(answers.RetryPolicyAnswer, policy),
-    )
+    return shaped(StoredTemplateAnswer, record, command=of_command(record.command))
 
 
 @router.post("/templates", **documented(201, StoredTemplateAnswer))
@@ -82,8 +73,7 @@ async def create(
 async def list_all(queue: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """The newest templates, a page at a time."""
     page = await queue.list_templates(limit=limit, cursor=cursor)
-    items = [template(each) for each in page]
-    return answer(StoredTemplatesAnswer(items=items, next_cursor=page.next_cursor))
+    return answer(listed(StoredTemplatesAnswer, page, template))
 
 
 @router.get("/templates/{id}", **documented(200, StoredTemplateAnswer))

@@ -3,9 +3,9 @@ from that."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,16 +22,15 @@ __all__ = [
     "has_artifact",
     "job",
     "job_artifact",
-    "job_artifacts",
-    "jobs",
+    "page",
     "schedule",
     "started",
     "template",
     "template_id_of",
-    "templates",
     "timing_type",
 ]
 
+T = TypeVar("T")
 _ENDED_WITH_ARTIFACT = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 TimingType = Literal["once", "interval", "cron", "rrule", "several", "after"]
 
@@ -157,41 +156,38 @@ class JobArtifactAnswer(SnakeAnswer, frozen=True, kw_only=True):
     files: list[JobFileAnswer]
 
 
-class _PageAnswer(SnakeAnswer, frozen=True, kw_only=True):
+class NumberedPageAnswer(SnakeAnswer, Generic[T], frozen=True, kw_only=True):
+    """A page, and how many there are."""
+
     total: int
     page: int
     size: int
     pages: int
+    items: list[T]
 
 
-class JobsAnswer(_PageAnswer, frozen=True, kw_only=True):
+class JobsAnswer(NumberedPageAnswer[JobAnswer], frozen=True, kw_only=True):
     """A page of jobs."""
 
-    items: list[JobAnswer]
 
-
-class JobArtifactsAnswer(_PageAnswer, frozen=True, kw_only=True):
+class JobArtifactsAnswer(NumberedPageAnswer[JobArtifactAnswer], frozen=True, kw_only=True):
     """A page of artifacts."""
 
-    items: list[JobArtifactAnswer]
 
-
-class TemplatesAnswer(_PageAnswer, frozen=True, kw_only=True):
+class TemplatesAnswer(NumberedPageAnswer[TemplateAnswer], frozen=True, kw_only=True):
     """A page of stored tasks."""
 
-    items: list[TemplateAnswer]
+
+P = TypeVar("P", bound=NumberedPageAnswer[Any])
+
+
+def page(shape: type[P], items: Iterable[Any], total: int, number: int, size: int) -> P:
+    return shape(items=list(items), total=total, page=number, size=size, pages=-(-total // size))
 
 
 def template(record: Template) -> TemplateAnswer:
-    policy = record.retry_policy
-    return shaped(
-        TemplateAnswer,
-        record,
-        command=of_command(record.command) or record.kind,
-        task_type=record.runtime,
-        name=record.alias,
-        retry_policy=None if policy is None else shaped(TemplateRetryPolicyAnswer, policy),
-    )
+    command = of_command(record.command) or record.kind
+    return shaped(TemplateAnswer, record, command=command, task_type=record.runtime, name=record.alias)
 
 
 def schedule(record: Schedule) -> TaskScheduleAnswer:
@@ -270,13 +266,6 @@ def job_artifact(record: Task, left: Sequence[Artifact]) -> JobArtifactAnswer:
     )
 
 
-def job_artifacts(
-    found: Sequence[tuple[Task, Sequence[Artifact]]], total: int, number: int, size: int
-) -> JobArtifactsAnswer:
-    items = [job_artifact(task, left) for task, left in found]
-    return JobArtifactsAnswer(items=items, total=total, page=number, size=size, pages=_pages(total, size))
-
-
 def template_id_of(record: Task) -> str | None:
     found = record.metadata.get("template_id")
     return found if isinstance(found, str) else None
@@ -316,17 +305,3 @@ def _artifact(record: Task) -> ArtifactAnswer:
         result=record.output,
         error=None if record.error is None else shaped(FailureAnswer, record.error),
     )
-
-
-def jobs(found: Sequence[Task], total: int, number: int, size: int) -> JobsAnswer:
-    items = [job(each) for each in found]
-    return JobsAnswer(items=items, total=total, page=number, size=size, pages=_pages(total, size))
-
-
-def templates(found: Sequence[Template], total: int, number: int, size: int) -> TemplatesAnswer:
-    items = [template(each) for each in found]
-    return TemplatesAnswer(items=items, total=total, page=number, size=size, pages=_pages(total, size))
-
-
-def _pages(total: int, size: int) -> int:
-    return -(-total // size)

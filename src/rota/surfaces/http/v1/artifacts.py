@@ -54,7 +54,8 @@ async def list_all(queue: OwnViewer, number: Number = 1, size: Size = 20) -> Res
     """What came of executions, newest first."""
     check_reach(number, size)
     found = await queue.store.read(artifact_page(queue.tenant, number, size))
-    return answer(answers.job_artifacts(found.items, found.total, number, size))
+    items = (answers.job_artifact(task, left) for task, left in found.items)
+    return answer(answers.page(answers.JobArtifactsAnswer, items, found.total, number, size))
 
 
 @router.get("/artifacts/{id}", **documented(200, answers.JobArtifactAnswer))

@@ -172,7 +172,8 @@ async def list_all(
     check_reach(number, size)
     wanted = None if status is None else TaskStatus("cancelled" if status == "canceled" else status)
     found = await queue.store.read(job_page(queue.tenant, wanted, number, size))
-    return answer(answers.jobs(found.items, found.total, number, size))
+    items = map(answers.job, found.items)
+    return answer(answers.page(answers.JobsAnswer, items, found.total, number, size))
 
 
 @router.get("/jobs/{id}", **documented(200, answers.JobAnswer))

@@ -68,7 +68,8 @@ async def list_all(queue: OwnViewer, number: Number = 1, size: Size = 20) -> Res
     """The stored tasks, newest first."""
     check_reach(number, size)
     found = await queue.store.read(template_page(queue.tenant, number, size))
-    return answer(answers.templates(found.items, found.total, number, size))
+    items = map(answers.template, found.items)
+    return answer(answers.page(answers.TemplatesAnswer, items, found.total, number, size))
 
 
 @router.get("/tasks/{id}", **documented(200, answers.TemplateAnswer, **_TASKS))
