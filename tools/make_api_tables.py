@@ -36,7 +36,8 @@ MADE = re.compile(r"(<!-- made: (?P<name>[\w ]+) -->\n).*?(<!-- end -->)", re.DO
 
 TASK_CALLS = [
     *("submit", "submit_many", "get", "task_id", "list", "recent", "count", "history", "wait"),
-    *("cancel", "request_cancellation", "cancel_many", "mark_expired", "replay", "replay_many", "archive"),
+    *("cancel", "request_cancellation", "cancel_many", "cancel_page", "mark_expired"),
+    *("replay", "replay_many", "replay_page", "archive"),
 ]
 ARTIFACT_CALLS = ["artifacts", "open_artifact"]
 ALARM_CALLS = ["alarms", "alarm_rules", "set_alarm_rules", "remove_alarm_rules"]

@@ -89,7 +89,7 @@ from .engine.queries import Occurrence, TenantUse
 from .engine.queries.serving import QueueUse
 from .engine.workflows.context import Workflow
 from .surfaces.python.app import App
-from .surfaces.python.client import DueRuns, Page, Queue, connect
+from .surfaces.python.client import Batch, DueRuns, Page, Queue, connect
 from .surfaces.python.known_nodes import UnhandledKind
 from .surfaces.python.signatures import verify_signature
 
@@ -104,6 +104,7 @@ __all__ = [
     "Artifact",
     "Backfill",
     "BackfillStatus",
+    "Batch",
     "Calendar",
     "Change",
     "ChangeType",

@@ -115,9 +115,10 @@ class OpenArtifact:
         """All of it, in memory."""
         return self._portal.call(self._opened.read())
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to a file, which is there when it is whole."""
-        self._portal.call(self._opened.save(path))
+    def save(self, path: str | os.PathLike[str], *, report: Callable[[int], None] | None = None) -> None:
+        """Write all of it to a file, which is there when it is whole. `report` is called after each piece with its
+        length."""
+        self._portal.call(self._opened.save(path, report=report))
 
 
 class Queue:

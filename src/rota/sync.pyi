@@ -58,7 +58,7 @@ from rota.engine.queries import Occurrence, TenantUse
 from rota.engine.queries.overview import Hour, Overview
 from rota.engine.queries.serving import QueueUse
 from rota.engine.queries.workflows import RunTree
-from rota.surfaces.python.calls.base import DueRuns, Page
+from rota.surfaces.python.calls.base import Batch, DueRuns, Page, Report
 from rota.surfaces.python.calls.tasks import Tasks
 
 __all__ = ["Handle", "OpenArtifact", "Queue", "TaskFunction", "connect"]
@@ -185,11 +185,23 @@ class Queue:
         task_ids: Iterable[str] | None = None,
         *,
         reason: str = "",
+        report: Report | None = None,
         **filters: Unpack[TaskFilters],
     ) -> int:
-        """Cancel the tasks named, or all live ones that match the filters; how many were cancelled or asked to stop.
+        """Cancel the tasks named, or all live ones that match the filters, in commits of 500; how many were
+        cancelled or asked to stop. `report` is called after each commit with how many tasks it looked at.
 
         A task that has ended meanwhile is passed over."""
+    def cancel_page(
+        self,
+        task_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        cursor: str | None = None,
+        **filters: Unpack[TaskFilters],
+    ) -> Batch:
+        """One commit of `cancel_many`: the tasks named, or the next 500 that match the filters and are pending (or
+        running: `status="running"`). Give its `next_cursor` as `cursor` to go on."""
     def mark_expired(self, task_id: str) -> Task:
         """Expire a pending task by hand."""
     def replay(self, task_id: str, *, from_step: str | None = None) -> Task:
@@ -200,11 +212,23 @@ class Queue:
         *,
         since: Duration | None = None,
         dry_run: bool = False,
+        report: Report | None = None,
         **filters: Unpack[TaskFilters],
     ) -> int:
         """Run again all failed tasks that match the filters (or cancelled ones: `status="cancelled"`), with fresh
-        retries; how many there are. With `since`, only those that ended at most that long ago; with `dry_run` they are
-        only counted. What has expired meanwhile is passed over."""
+        retries, in commits of 500; how many there are. With `since`, only those that ended at most that long ago; with
+        `dry_run` they are only counted. What has expired meanwhile is passed over. `report` is called after each commit
+        with how many tasks it looked at."""
+    def replay_page(
+        self,
+        *,
+        ended_since: datetime | None = None,
+        dry_run: bool = False,
+        cursor: str | None = None,
+        **filters: Unpack[TaskFilters],
+    ) -> Batch:
+        """One commit of `replay_many`: the next 500 that match the filters. Give its `next_cursor` as `cursor` to go
+        on."""
     def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
     def wait(self, task_id: str, timeout: Duration | None = None) -> Task:
@@ -491,9 +515,17 @@ class Queue:
         """Let no worker take tasks of this queue until it is resumed. What runs goes on; tasks can be submitted."""
     def resume_queue(self, name: str) -> bool:
         """Let workers take tasks of this queue again; whether it was paused."""
-    def drain_queue(self, name: str, note: str = "", timeout: Duration | None = None) -> PausedQueue:
+    def drain_queue(
+        self,
+        name: str,
+        note: str = "",
+        timeout: Duration | None = None,
+        *,
+        report: Report | None = None,
+    ) -> PausedQueue:
         """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
-        `timeout`, which is a TimeoutError."""
+        `timeout`, which is a TimeoutError. `report` is called with how many tasks have ended since
+        the call before."""
     def limit_queue(
         self,
         queue: str,

@@ -79,6 +79,17 @@ class Walk:
         return there
 
 
+def test_bulk_calls_are_made_page_by_page(served: Served) -> None:
+    """However many tasks there are, a request is bounded, and whoever waits hears how far it is."""
+    Path("lines.jsonl").write_text("{}\n" * 1100)
+    walk = Walk(served)
+    walk.do("submit", "-t nobody -i @lines.jsonl --queue bulk")
+    assert walk.do("cancel", "--all --queue bulk --json") == '{"cancelled": 1100}'
+    assert walk.do("replay", "--status cancelled --queue bulk") == "replayed 1,100 tasks"
+    with package.sync.connect("sqlite:///rota.db") as queue:
+        assert queue.count(status="pending") == 1100
+
+
 def test_every_command_answers_as_on_the_store(served: Served) -> None:
     walk = Walk(served)
     task = walk.do("submit", "-t double -i '{\"number\": 2}' --idempotency-key once --ttl 1h --tag red")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import shlex
@@ -25,13 +26,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def at_terminal(*arguments: str, columns: int = 80) -> list[str]:
-    """What a terminal of so many columns shows, line by line."""
+AT_ONCE = """
+import threading
+
+class Timer(threading.Thread):
+    def __init__(self, seconds, function):
+        super().__init__(target=function)
+
+    def cancel(self):
+        pass
+
+threading.Timer = Timer
+"""
+"""What would be shown after a second is shown at once."""
+
+
+def at_terminal(*arguments: str, columns: int = 80, before: str = "") -> list[str]:
+    """What a terminal of so many columns shows, line by line. `before` is code that is run before."""
     screen, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     unset = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     environment = {**unset, "TERM": "xterm", "NO_COLOR": "1"}
-    process = Forked(arguments, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
+    process = Forked(
+        arguments, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, before=before
+    )
     os.close(terminal)
     text = b""
     while True:
@@ -128,22 +146,46 @@ def test_what_takes_longer_than_a_second_shows_that_it_lives() -> None:
 
 def test_a_bar_is_alone_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits meanwhile shows no sign of life of its own: both would write on the same line."""
-    shown: list[str] = []
+    shown: list[tuple[str, int | None]] = []
 
     class Sign:
-        def __init__(self, what: str) -> None:
-            shown.append(what)
+        def __init__(self, what: str, total: int | None, *, of_bytes: bool) -> None:
+            shown.append((what, total))
 
         def stop(self) -> None: ...
 
     monkeypatch.setattr(render, "_is_terminal", lambda stream: True)
-    monkeypatch.setattr(render, "Spinner", Sign)
+    monkeypatch.setattr(render, "Sign", Sign)
     screen = render.Screen()
     with screen.progress("backfilling", 10), screen.busy("waiting beside a bar"):
         pass
     with screen.busy("waiting alone"):
         pass
-    assert shown == ["waiting alone"]
+    assert shown == [("backfilling", 10), ("waiting alone", None)]
+
+
+def test_what_is_done_in_bulk_has_a_bar(folder: Path) -> None:
+    (folder / "lines.jsonl").write_text("{}\n" * 600)
+    shown = "\n".join(at_terminal("submit", "-t", "send", "-i", "@lines.jsonl", before=AT_ONCE))
+    assert "submitting" in shown
+    assert "600/600" in shown
+    for line, about in (
+        ("cancel --all --type send", "cancelling"),
+        ("replay --status cancelled --since 1h --dry-run", "counting"),
+        ("replay --status cancelled --type send", "replaying"),
+    ):
+        shown = "\n".join(at_terminal(*line.split(), before=AT_ONCE))
+        assert about in shown
+        assert "600/600" in shown, line
+        assert "600 tasks" in shown
+
+
+def test_no_bar_is_shown_to_programs() -> None:
+    rota("submit -t send")
+    assert rota("cancel --all").stderr == ""
+    rota("replay --status cancelled")
+    shown = "\n".join(at_terminal("cancel", "--all", "--json", before=AT_ONCE))
+    assert json.loads(shown) == {"cancelled": 1}
 
 
 def test_a_key_is_revoked_by_the_beginning_of_its_id() -> None:

@@ -134,11 +134,13 @@ async def test_drain_waits_until_nothing_of_the_queue_runs(world: World) -> None
         with pytest.raises(TimeoutError):
             await world.queue.drain_queue("mail", "deploying", timeout=5)
         later = await world.queue.submit("work", queue="mail")
-        draining = asyncio.create_task(world.queue.drain_queue("mail"))
+        ended: list[int] = []
+        draining = asyncio.create_task(world.queue.drain_queue("mail", report=ended.append))
         await world.at(10 * SECOND)
         assert not draining.done()
         finish.set()
         assert (await draining).note == "deploying"
+    assert sum(ended) == 1
     assert (await world.queue.get(task.id)).status == "completed"
     assert (await world.queue.get(later.id)).status == "pending"
     actions = [(each.subject_type, each.action) for each in await world.queue.events()]
@@ -164,7 +166,9 @@ async def test_many_failed_tasks_are_replayed_page_by_page(world: World) -> None
         assert await world.queue.replay_many(**recent, dry_run=True) == 601
         assert await world.queue.count(status="failed") == 603
         is_well = True
-        assert await world.queue.replay_many(**recent) == 601
+        reported: list[int] = []
+        assert await world.queue.replay_many(**recent, report=reported.append) == 601
+        assert reported == [500, 102]
         assert await world.queue.replay_many(**recent) == 0
         await world.at(120 * SECOND)
     assert Counter(task.status for task in await world.tasks()) == {"completed": 601, "failed": 2}

@@ -120,14 +120,19 @@ class OpenArtifact:
         """All of it, in memory."""
         return b"".join([piece async for piece in self._checked()])
 
-    async def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to a file, which is there when it is whole."""
+    async def save(
+        self, path: str | os.PathLike[str], *, report: Callable[[int], None] | None = None
+    ) -> None:
+        """Write all of it to a file, which is there when it is whole. `report` is called after each piece with its
+        length."""
         target = Path(path)
         unfinished = target.with_name(f".{target.name}.{new_id()[-8:]}.part")
         try:
             with await _in_thread(lambda: unfinished.open("xb")) as file:
                 async for piece in self._checked():
                     await _in_thread(file.write, piece)
+                    if report is not None:
+                        report(len(piece))
             await _in_thread(unfinished.replace, target)
         except OSError as error:
             problem = f"{target} cannot be written ({error.strerror or error})"

@@ -385,16 +385,19 @@ def cancel_listed(tenant: str, ids: Sequence[str], actor: str, reason: str) -> W
     return work
 
 
-def cancel_tasks(query: TaskList, limit: int, actor: str, reason: str) -> Work[tuple[int, Cursor | None]]:
-    """Cancel the live tasks on one page of a listing: (how many, where the next page begins, if there is one)."""
+def cancel_tasks(
+    query: TaskList, limit: int, actor: str, reason: str
+) -> Work[tuple[int, int, Cursor | None]]:
+    """Cancel the live tasks on one page of a listing: (how many, of how many, where the next page begins, if there is
+    one)."""
 
-    async def work(tx: Tx) -> tuple[int, Cursor | None]:
+    async def work(tx: Tx) -> tuple[int, int, Cursor | None]:
         found = await tx.find(query, limit)
         cancelled = [life.cancel(task, tx.now, actor, reason) for task in found if not task.cancel_requested]
         related = await Ending.of(tx, cancelled, actor)
         related.put(tx, cancelled)
         last = found[-1] if len(found) == limit else None
-        return len(cancelled), None if last is None else Cursor(last.created_at, last.id)
+        return len(cancelled), len(found), None if last is None else Cursor(last.created_at, last.id)
 
     return work
 

@@ -251,9 +251,9 @@ async def replay_task(tx: Tx, tenant: str, id: str, actor: str, from_step: str |
 @as_work
 async def replay_tasks(
     tx: Tx, query: TaskList, ended_since: datetime | None, limit: int, actor: str, *, dry_run: bool = False
-) -> tuple[int, Cursor | None]:
-    """Replay the tasks on one page of a listing that may be, and that ended since then (None: whenever): (how many,
-    where the next page begins, if there is one). `dry_run`: only count them."""
+) -> tuple[int, int, Cursor | None]:
+    """Replay the tasks on one page of a listing that may be, and that ended since then (None: whenever): (how many, of
+    how many, where the next page begins, if there is one). `dry_run`: only count them."""
     page = await tx.find(query, limit)
     found = [
         task
@@ -264,7 +264,7 @@ async def replay_tasks(
     if found and not dry_run:
         await check_room_for_tasks(tx, query.tenant, await limits_of(tx, query.tenant), len(found))
         await _replayed(tx, found, actor)
-    return len(found), next_page(page, limit)
+    return len(found), len(page), next_page(page, limit)
 
 
 async def _replayed(tx: Tx, tasks: Sequence[Task], actor: str, from_step: str | None = None) -> list[Task]:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -78,17 +78,25 @@ class NoBar:
         """Nobody is watching."""
 
 
-class Spinner:
-    """A sign of life on stderr, from the first second on."""
+class Sign:
+    """A sign of life on stderr, from the first second on: a bar where it is known how much there is to do (`total`, in
+    bytes if they are `of_bytes`), or else something that turns. It leaves nothing behind."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, total: int | None = None, *, of_bytes: bool = False) -> None:
         from threading import Timer
 
         self._what = what
+        self._total = total
+        self._of_bytes = of_bytes
+        self._done = 0
         self._shown: Any = None
         self._timer = Timer(BUSY.total_seconds(), self._show)
         self._timer.daemon = True
         self._timer.start()
+
+    def advance(self, steps: int) -> None:
+        self._done += steps
+        self._draw()
 
     def stop(self) -> None:
         self._timer.cancel()
@@ -97,25 +105,41 @@ class Spinner:
             self._shown.stop()
 
     def _show(self) -> None:
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        self._shown = Progress(*columns, console=_console(stderr=True), transient=True)
-        self._shown.add_task(self._what, total=None)
-        self._shown.start()
+        shown = Progress(*self._columns(), console=_console(stderr=True), transient=True)
+        shown.add_task(self._what, total=self._total)
+        shown.start()
+        self._shown = shown
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._shown is not None:
+            self._shown.update(self._shown.task_ids[0], completed=self._done)
+
+    def _columns(self) -> list[Any]:
+        from rich import progress
+
+        text = progress.TextColumn("{task.description}", markup=False)
+        if self._total is None:
+            return [progress.SpinnerColumn(), text, progress.TimeElapsedColumn()]
+        how_much = progress.DownloadColumn() if self._of_bytes else progress.MofNCompleteColumn()
+        bar = progress.BarColumn(complete_style="cyan", finished_style="green")
+        return [text, bar, how_much, progress.TimeRemainingColumn()]
 
 
 class Screen:
     """Where answers go: stdout for answers, stderr for remarks."""
 
-    def __init__(self, *, wide: bool = False, utc: bool = False) -> None:
-        """`wide`: tables show all of every column, however long a line becomes. `utc`: times are not local."""
+    def __init__(self, *, wide: bool = False, utc: bool = False, for_programs: bool = False) -> None:
+        """`wide`: tables show all of every column, however long a line becomes. `utc`: times are not local.
+        `for_programs`: nobody watches."""
         self.coloured = _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
         self.is_terminal = _is_terminal(sys.stdout)
         self.wide = wide
         self.utc = utc
-        self._spinner: Spinner | None = None
-        self._has_bar = False
+        self.is_watched = _is_terminal(sys.stderr) and not for_programs
+        self._sign: Sign | None = None
 
     def say(self, text: str = "") -> None:
         self.still()
@@ -212,50 +236,29 @@ class Screen:
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
+        """A sign of life, unless there is one already."""
+        with self.progress(what, None) if self._sign is None else nullcontext():
+            yield
+
+    @contextmanager
+    def progress(self, what: str, total: int | None, *, of_bytes: bool = False) -> Iterator[Bar]:
         """A sign of life on stderr, if someone is watching and it takes longer than a second; until something is said,
-        or asked. A bar is one already."""
-        if self._spinner is not None or self._has_bar or not _is_terminal(sys.stderr):
-            yield
+        or asked. It is a bar, if `total` is known."""
+        self.still()
+        if not self.is_watched:
+            yield NoBar()
             return
-        self._spinner = Spinner(what)
+        self._sign = sign = Sign(what, total, of_bytes=of_bytes)
         try:
-            yield
+            yield sign
         finally:
             self.still()
 
     def still(self) -> None:
         """End the sign of life."""
-        spinner, self._spinner = self._spinner, None
-        if spinner is not None:
-            spinner.stop()
-
-    @contextmanager
-    def progress(self, what: str, total: int | None) -> Iterator[Bar]:
-        """A bar on stderr, if someone is watching; `total` None: nobody knows how long it takes."""
-        self.still()
-        if not _is_terminal(sys.stderr):
-            yield NoBar()
-            return
-        from rich import progress
-
-        columns = (
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(complete_style="cyan", finished_style="green"),
-            progress.MofNCompleteColumn(),
-            progress.TimeRemainingColumn(),
-        )
-        self._has_bar = True
-        try:
-            with progress.Progress(*columns, console=_console(stderr=True)) as bars:
-                bar = bars.add_task(what, total=total)
-
-                class Drawn:
-                    def advance(self, steps: int) -> None:
-                        bars.advance(bar, steps)
-
-                yield Drawn()
-        finally:
-            self._has_bar = False
+        sign, self._sign = self._sign, None
+        if sign is not None:
+            sign.stop()
 
     def _draw(self, headings: Sequence[str], rows: Sequence[Sequence[Cell]], yields: Sequence[str]) -> None:
         from rich.table import Table

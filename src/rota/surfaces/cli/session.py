@@ -30,7 +30,9 @@ class Session:
     def __init__(self, flags: dict[str, Any]) -> None:
         self.flags = flags
         self.as_json: bool = bool(flags.get("as_json"))
-        self.screen = Screen(wide=bool(flags.get("wide")), utc=bool(flags.get("utc")))
+        self.screen = Screen(
+            wide=bool(flags.get("wide")), utc=bool(flags.get("utc")), for_programs=self.as_json
+        )
 
     def settings(self, **flags: Any) -> Settings:
         """All settings; `flags` are the command's own."""

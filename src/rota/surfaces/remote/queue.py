@@ -26,7 +26,7 @@ from ...engine.artifacts import OpenArtifact
 from ...engine.clock import aware, sleep
 from ...stores.base import Store
 from .. import files
-from ..python.client import Queue
+from ..python.client import Queue, Report
 from ..python.known_nodes import UnhandledKind
 from . import wire
 
@@ -65,12 +65,18 @@ class RemoteQueue(Queue):
         name: str,
         note: str = "",
         timeout: Duration | None = None,  # noqa: ASYNC109  a word of the API
+        *,
+        report: Report | None = None,
     ) -> PausedQueue:
         at_most = _seconds(timeout)
         paused = await self.pause_queue(name, note)
+        running = await self.count(queue=paused.queue, status="running")
         async with asyncio.timeout(at_most):
-            while await self.count(queue=paused.queue, status="running", at_most=1):
+            while running:
                 await sleep(LOOK_AGAIN)
+                before, running = running, await self.count(queue=paused.queue, status="running")
+                if report is not None:
+                    report(before - running)
         return paused
 
     async def open_artifact(self, task_id: str, name: str) -> OpenArtifact:

@@ -38,7 +38,7 @@ now get task_id list count waiting steps artifacts get_schedule list_schedules r
 alarm_rules get_template list_templates get_calendar list_calendars nodes list_queues task_limits plan export forecast
 """
 _OF_OPERATORS = """
-submit submit_many start_workflow signal cancel cancel_many replay replay_many archive pause_schedule resume_schedule
+submit submit_many start_workflow signal cancel cancel_page replay replay_page archive pause_schedule resume_schedule
 trigger_schedule backfill cancel_backfill execute_template pause_queue resume_queue limit_queue
 """
 _OF_ADMINS = """

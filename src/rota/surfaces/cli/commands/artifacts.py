@@ -75,7 +75,8 @@ def get(session: Session, task_id: str, name: str, output: str) -> None:
         if output == STDOUT:
             await _to_stdout(session, opened)
         else:
-            await opened.save(output)
+            with session.screen.progress(f"writing {output}", opened.artifact.size, of_bytes=True) as bar:
+                await opened.save(output, report=bar.advance)
         return opened.artifact
 
     written = session.run(write, may_be_long=output == STDOUT)

@@ -126,8 +126,10 @@ def drain(session: Session, name: str, note: str, timeout: timedelta | None) -> 
     resumed."""
 
     async def drained(queue: Queue) -> PausedQueue:
+        running = await queue.count(queue=name, status="running") if session.screen.is_watched else None
         try:
-            return await queue.drain_queue(name, note, timeout)
+            with session.screen.progress(f"waiting for the tasks of {name}", running) as bar:
+                return await queue.drain_queue(name, note, timeout, report=bar.advance)
         except TimeoutError:
             raise TimeoutError(
                 f"tasks of queue {name} still run; it is paused, and `rota queue list` says how many they are"

@@ -382,6 +382,15 @@ def _each(
         raise click.exceptions.Exit(1)
 
 
+async def _number_of(
+    session: Session, queue: Queue, filters: Mapping[str, Any], statuses: Sequence[str]
+) -> int | None:
+    """How many tasks match in any of these states, for who is watching."""
+    if not session.screen.is_watched:
+        return None
+    return sum([await queue.count(**{**filters, "status": status}) for status in statuses])
+
+
 @command(
     examples=[
         "rota cancel 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e --reason 'no longer needed'",
@@ -403,7 +412,14 @@ def cancel(
         raise click.UsageError("filters work together with --all")
     if task_ids:
         return _each(session, task_ids, lambda queue, task_id: queue.cancel(task_id, reason), "cancel")
-    number = session.run(lambda queue: queue.cancel_many(reason=reason, **filters))
+
+    async def cancel(queue: Queue) -> int:
+        statuses = [filters["status"]] if filters["status"] else ["pending", "running"]
+        total = await _number_of(session, queue, filters, statuses)
+        with session.screen.progress("cancelling", total) as bar:
+            return await queue.cancel_many(reason=reason, report=bar.advance, **filters)
+
+    number = session.run(cancel)
     if session.as_json:
         return session.screen.json({"cancelled": number})
     return session.screen.say(f"cancelled {counted(number, 'task')} (those that run were asked to stop)")
@@ -432,7 +448,13 @@ def replay(
         if dry_run:
             raise click.UsageError("--dry-run is for filters; `rota status` says how a task ended")
         return _each(session, task_ids, lambda queue, task_id: queue.replay(task_id), "replay")
-    number = session.run(lambda queue: queue.replay_many(since=since, dry_run=dry_run, **filters))
+
+    async def replay(queue: Queue) -> int:
+        total = await _number_of(session, queue, filters, [filters["status"] or "failed"])
+        with session.screen.progress("counting" if dry_run else "replaying", total) as bar:
+            return await queue.replay_many(since=since, dry_run=dry_run, report=bar.advance, **filters)
+
+    number = session.run(replay)
     if session.as_json:
         return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
     tasks = counted(number, "task")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from ....domain.checks import check_number, check_text
 from ....domain.model import Run
 from ....domain.tenants import check_tenant
@@ -17,7 +19,18 @@ from ....stores.base import Store, Work
 from .. import arguments
 from ..known_nodes import KnownNodes
 
-__all__ = ["LIMIT", "MOST", "Calls", "DueRuns", "Page", "check_actor", "check_limit", "page_of"]
+__all__ = [
+    "LIMIT",
+    "MOST",
+    "Batch",
+    "Calls",
+    "DueRuns",
+    "Page",
+    "Report",
+    "check_actor",
+    "check_limit",
+    "page_of",
+]
 
 T = TypeVar("T")
 LIMIT = 100
@@ -36,6 +49,19 @@ class Page(list[T], Generic[T]):
         if len(found) == limit:
             page.next_cursor = found[-1].id
         return page
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one commit of a bulk call did: how many it changed, of how many that it looked at, and where the next begins
+    (`next_cursor`; None: this was the last)."""
+
+    changed: int
+    seen: int
+    next_cursor: str | None = None
+
+
+Report = Callable[[int], None]
+"""What a bulk call tells how far it is."""
 
 
 class DueRuns(list[Run]):

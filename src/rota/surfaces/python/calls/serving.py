@@ -13,7 +13,7 @@ from ....engine import commands, queries
 from ....engine.clock import SystemClock, sleep
 from ....engine.queries import serving
 from ....engine.queries.serving import QueueUse
-from .base import Calls
+from .base import Calls, Report
 
 __all__ = ["ServingCalls"]
 
@@ -51,17 +51,24 @@ class ServingCalls(Calls):
         name: str,
         note: str = "",
         timeout: Duration | None = None,  # noqa: ASYNC109  a word of the API
+        *,
+        report: Report | None = None,
     ) -> PausedQueue:
         """Pause the queue, and wait until nothing of it runs any more. It stays paused, also if that takes longer than
-        `timeout`, which is a TimeoutError."""
+        `timeout`, which is a TimeoutError. `report` is called with how many tasks have ended since
+        the call before."""
         at_most = None if timeout is None else check_duration("timeout", timeout).total_seconds()
         paused = await self.pause_queue(name, note)
+        running = await self._number_running(paused.queue)
         async with asyncio.timeout(at_most):
             while True:
                 changed = asyncio.ensure_future(self.store.wait(None))
                 try:
                     await sleep(timedelta(0))
-                    if not await self._is_running(paused.queue):
+                    before, running = running, await self._number_running(paused.queue)
+                    if report is not None:
+                        report(before - running)
+                    if not running:
                         return paused
                     await asyncio.wait({changed}, timeout=self._patience())
                 finally:
@@ -71,7 +78,7 @@ class ServingCalls(Calls):
         """Seconds until it is looked again: in virtual time no hint is late."""
         return LOOK_AGAIN.total_seconds() if isinstance(self.clock, SystemClock) else None
 
-    async def _is_running(self, queue: str) -> int:
+    async def _number_running(self, queue: str) -> int:
         return await self.store.read(
             queries.count_matching(self.tenant, queue=queue, status=TaskStatus.RUNNING)
         )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Unpack
 
 from msgspec.structs import replace
 
 from ....domain import task as life
-from ....domain.checks import check_duration, check_number, check_text, shown, storable
+from ....domain.checks import check_duration, check_number, check_text, check_time, shown, storable
 from ....domain.errors import Invalid, NotFound, Refused, StoreError
 from ....domain.model import LIVE, Change, Task, TaskStatus
 from ....domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
@@ -21,14 +21,15 @@ from ....engine import commands, queries
 from ....engine.clock import SystemClock, sleep
 from ....engine.observe import tracing
 from ....stores.base import Store
+from ....stores.queries import Cursor
 from .. import arguments
-from .base import LIMIT, Calls, Page, check_limit, page_of
+from .base import LIMIT, Batch, Calls, Page, Report, check_limit, page_of
 
 __all__ = ["TaskCalls", "Tasks", "task_id_of"]
 
 Tasks = list[Task]
-CANCEL_AT_ONCE = 500
-REPLAY_AT_ONCE = 500
+AT_ONCE = 500
+"""As many tasks are in one commit."""
 WHOLE = 36
 """How long an id is."""
 _BEGINNING = re.compile("[0-9a-f-]+")
@@ -137,25 +138,46 @@ class TaskCalls(Calls):
         task_ids: Iterable[str] | None = None,
         *,
         reason: str = "",
+        report: Report | None = None,
         **filters: Unpack[TaskFilters],
     ) -> int:
-        """Cancel the tasks named, or all live ones that match the filters; how many were cancelled or asked to stop.
+        """Cancel the tasks named, or all live ones that match the filters, in commits of 500; how many were
+        cancelled or asked to stop. `report` is called after each commit with how many tasks it looked at.
 
         A task that has ended meanwhile is passed over."""
+        if task_ids is not None or filters.get("status") is not None:
+            return await _through(partial(self.cancel_page, task_ids, reason=reason, **filters), report)
+        cancelled = 0
+        for state in (TaskStatus.PENDING, TaskStatus.RUNNING):
+            filters["status"] = state
+            cancelled += await _through(partial(self.cancel_page, reason=reason, **filters), report)
+        return cancelled
+
+    async def cancel_page(
+        self,
+        task_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        cursor: str | None = None,
+        **filters: Unpack[TaskFilters],
+    ) -> Batch:
+        """One commit of `cancel_many`: the tasks named, or the next 500 that match the filters and are pending (or
+        running: `status="running"`). Give its `next_cursor` as `cursor` to go on."""
         why = check_text("reason", reason)
         wanted = _wanted(filters)
         if task_ids is not None:
             _check_alone("task_ids", wanted)
-            work = commands.cancel_listed(self.tenant, _ids(task_ids), self.actor, why)
-            return len(await self._commit(work))
-        status = wanted.pop("status", None)
-        if status is not None and status not in LIVE:
-            problem = f"a task that is {status} cannot be cancelled any more"
+            ids = _ids(task_ids)
+            return Batch(
+                len(await self._commit(commands.cancel_listed(self.tenant, ids, self.actor, why))), len(ids)
+            )
+        wanted["status"] = wanted.get("status") or TaskStatus.PENDING
+        if wanted["status"] not in LIVE:
+            problem = f"a task that is {wanted['status']} cannot be cancelled any more"
             raise Invalid("status", problem, "accepted are pending and running")
-        cancelled = 0
-        for state in [status] if status else [TaskStatus.PENDING, TaskStatus.RUNNING]:
-            cancelled += await self._cancel_matching({"status": state, **wanted}, why)
-        return cancelled
+        wanted["after"] = arguments.parsed_cursor(cursor)
+        query = await self.store.read(queries.task_query(self.tenant, **wanted))
+        return _batch(await self._commit(commands.cancel_tasks(query, AT_ONCE, self.actor, why)))
 
     async def mark_expired(self, task_id: str) -> Task:
         """Expire a pending task by hand."""
@@ -176,27 +198,38 @@ class TaskCalls(Calls):
         *,
         since: Duration | None = None,
         dry_run: bool = False,
+        report: Report | None = None,
         **filters: Unpack[TaskFilters],
     ) -> int:
         """Run again all failed tasks that match the filters (or cancelled ones: `status="cancelled"`), with fresh
-        retries; how many there are. With `since`, only those that ended at most that long ago; with `dry_run` they are
-        only counted. What has expired meanwhile is passed over."""
+        retries, in commits of 500; how many there are. With `since`, only those that ended at most that long ago; with
+        `dry_run` they are only counted. What has expired meanwhile is passed over. `report` is called after each commit
+        with how many tasks it looked at."""
+        period = None if since is None else check_duration("since", since)
+        ended_since = None if period is None else await self.now() - period
+        page = partial(self.replay_page, ended_since=ended_since, dry_run=dry_run, **filters)
+        return await _through(page, report)
+
+    async def replay_page(
+        self,
+        *,
+        ended_since: datetime | None = None,
+        dry_run: bool = False,
+        cursor: str | None = None,
+        **filters: Unpack[TaskFilters],
+    ) -> Batch:
+        """One commit of `replay_many`: the next 500 that match the filters. Give its `next_cursor` as `cursor` to go
+        on."""
         wanted = _wanted(filters)
         wanted["status"] = wanted.get("status") or TaskStatus.FAILED
         if wanted["status"] not in life.REPLAYABLE:
             problem = f"a task that is {wanted['status']} cannot be replayed"
             raise Invalid("status", problem, "accepted are failed and cancelled")
-        period = None if since is None else check_duration("since", since)
+        wanted["after"] = arguments.parsed_cursor(cursor)
         query = await self.store.read(queries.task_query(self.tenant, **wanted))
-        ended_since = None if period is None else query.at - period
-        replayed, after = 0, None
-        while True:
-            page = replace(query, after=after)
-            work = commands.replay_tasks(page, ended_since, REPLAY_AT_ONCE, self.actor, dry_run=dry_run)
-            found, after = await (self.store.read(work) if dry_run else self._commit(work))
-            replayed += found
-            if after is None:
-                return replayed
+        since = None if ended_since is None else check_time("ended_since", ended_since)
+        work = commands.replay_tasks(query, since, AT_ONCE, self.actor, dry_run=dry_run)
+        return _batch(await (self.store.read(work) if dry_run else self._commit(work)))
 
     async def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
@@ -240,16 +273,22 @@ class TaskCalls(Calls):
             work = commands.submit_tasks([(self._new_id(), each) for each in asked], self.tenant, self.actor)
             return await (self._commit(work) if connection is None else self.store.join(connection, work))
 
-    async def _cancel_matching(self, filters: dict[str, Any], reason: str) -> int:
-        query = await self.store.read(queries.task_query(self.tenant, **filters))
-        cancelled, after = await self._commit(
-            commands.cancel_tasks(query, CANCEL_AT_ONCE, self.actor, reason)
-        )
-        while after is not None:
-            work = commands.cancel_tasks(replace(query, after=after), CANCEL_AT_ONCE, self.actor, reason)
-            more, after = await self._commit(work)
-            cancelled += more
-        return cancelled
+
+async def _through(page: Callable[..., Awaitable[Batch]], report: Report | None) -> int:
+    """Page after page, to the last; how many were changed."""
+    changed, cursor = 0, None
+    while True:
+        batch = await page(cursor=cursor)
+        changed += batch.changed
+        if report is not None:
+            report(batch.seen)
+        if (cursor := batch.next_cursor) is None:
+            return changed
+
+
+def _batch(page: tuple[int, int, Cursor | None]) -> Batch:
+    changed, seen, after = page
+    return Batch(changed, seen, None if after is None else arguments.cursor_text(after.at, after.id))
 
 
 def _wanted(filters: TaskFilters) -> dict[str, Any]:
