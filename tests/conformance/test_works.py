@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,15 @@ from msgspec.structs import replace
 
 from records import event, gate, run, schedule, task
 from rota.domain.errors import Conflict
-from rota.domain.model import Event, Gate, Run, Schedule, Task, TaskStatus
+from rota.domain.model import Change, ChangeType, Event, Gate, Run, Schedule, Task, TaskStatus
+from rota.domain.runtimes import ShellCommand
 from rota.domain.task import Submission
 from rota.engine.commands import submit_tasks
 from rota.stores.base import CommitOptions, Store, Tx, Work
 from rota.stores.queries import OpenSchedules, ReadyTasks, ScheduleByKey
 from stores import START, TestClock, find, get, put
+
+P = TaskStatus.PENDING
 
 
 class Broken(Exception):
@@ -248,6 +252,38 @@ async def test_a_cancelled_caller_leaves_a_store_that_works(store: Store) -> Non
     assert sum(answer is None for answer in answers) >= 5
     await put(store, task("after"))
     assert await get(store, Task, "after") is not None
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "kind": {"kind": "mail"},
+    "priority": {"priority": 7},
+    "time": {"available_at": START + timedelta(hours=1)},
+    "expiry": {"expires_at": START + timedelta(hours=1)},
+    "output": {"output": [True]},
+    "progress": {"progress": 1.0},
+    "command": {"command": ShellCommand(run="true")},
+    "gates": {"gates": ("g",), "asks_late": True},
+    "line": {"line": "g"},
+    "tags": {"tags": ("a\\b", '"')},
+    "history": {"history": (Change(number=1, at=START, status=P, actor="bob", type=ChangeType.CREATED),)},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+async def test_new_tasks_that_are_alike_come_back_as_they_were_put(store: Store, other: str) -> None:
+    """Those of one commit differ in their inputs and metadata at least, and equal data may be written differently."""
+    data: list[Any] = [1, True, 1.0, None, "1", "\0", [], {}, {"n": 0}, {"n": False}, {"n": [None, -0.0]}]
+    metadata: list[Any] = [{}, {"n": 1}, {"n": True}, {"n": 1.0}, {"\0": "\0"}]
+    created = Change(number=1, at=START, status=P, actor="ann", type=ChangeType.CREATED)
+    like = task("like", input=1, history=(created,), timeout=timedelta(seconds=1.5), tags=("a",))
+    alike = [replace(like, id=f"i-{number}", input=each) for number, each in enumerate(data)]
+    alike += [replace(like, id=f"m-{number}", metadata=each) for number, each in enumerate(metadata)]
+    given = [like, *alike, replace(like, id="other", **OTHERS[other])]
+    stored = await put(store, *given)
+    for each in stored:
+        found = await get(store, Task, each.id)
+        assert repr(found) == repr(each)
 
 
 @pytest.mark.parametrize("ended", [False, True])

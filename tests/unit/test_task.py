@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.domain.errors import Invalid, Refused, RescheduleError, RetryableError
-from rota.domain.model import Failure, Limits, LogLine, RetryPolicy, Task, TaskStatus
+from rota.domain.model import Failure, Limit, Limits, LogLine, RetryPolicy, Task, TaskStatus
 from rota.domain.task import (
     HISTORY_KEPT,
     Completed,
@@ -226,6 +226,53 @@ def test_a_wrong_option_is_named(options: dict[str, Any], field: str) -> None:
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{field}: ")
     assert "; " in str(caught.value)
+
+
+SHARED = {"who": ["ann"]}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"input": 2},
+        {"input": {"n": [1, 2.0, True, None]}, "metadata": SHARED},
+        {"input": 1, "metadata": {"who": ["bob"]}},
+        {"input": 1, "metadata": {"n": True}},
+        {"input": 1, "queue": "slow"},
+        {"input": 1, "ttl": SECOND},
+        {"input": 1, "schedule_at": NOW + SECOND, "tags": ["a"]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("first", [{"input": 1}, {"input": 1, "metadata": SHARED}, {"metadata": {"n": 1}}])
+def test_a_task_is_the_same_whether_one_like_it_was_admitted_before(
+    first: dict[str, Any], options: dict[str, Any]
+) -> None:
+    asked, other = Submission(kind="send", **first), Submission(kind="send", **options)
+    before = admit("t0", asked, "default", NOW, Limits(), "ann")
+    task = admit("t1", other, "default", NOW, Limits(), "ann", like=(asked, before))
+    alone = admit("t1", other, "default", NOW, Limits(), "ann")
+    assert msgspec.json.encode(task) == msgspec.json.encode(alone)
+    assert task == alone
+    assert task.metadata is not before.metadata
+
+
+@pytest.mark.parametrize("input", [float("nan"), {1: 2}, object(), "x" * 2_000_000])
+def test_a_wrong_input_is_refused_after_one_that_was_admitted(input: Any) -> None:
+    asked = Submission(kind="send", input=1)
+    like = asked, admit("t0", asked, "default", NOW, Limits(), "ann")
+    with pytest.raises(Invalid, match=r"^input: "):
+        admit("t1", replace(asked, input=input), "default", NOW, Limits(), "ann", like=like)
+
+
+def test_tasks_that_are_alike_have_their_own_gates() -> None:
+    limits = Limits(tasks={"kind:send": Limit(concurrency=1, key="customer")})
+    asked = Submission(kind="send", input={"customer": 1})
+    before = admit("t0", asked, "default", NOW, limits, "ann")
+    other = replace(asked, input={"customer": 2})
+    task = admit("t1", other, "default", NOW, limits, "ann", like=(asked, before))
+    assert task.gates
+    assert task.gates != before.gates
 
 
 @pytest.mark.parametrize("kind", ["", None, 5, "a b"])

@@ -310,10 +310,10 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     def as_of(self, now: datetime) -> Task:
         """How this task reads at `now`: a pending one past its expiry is expired, swept or not. One that had no time to
         live has that in its history, too."""
-        if self.status is not TaskStatus.PENDING or not self.is_expired_at(now):
+        if self.expires_at is None or self.status is not TaskStatus.PENDING or not self.is_expired_at(now):
             return self
         at = self.created_at
-        if self.expires_at is None or self.expires_at > at or not self.history:
+        if self.expires_at > at or not self.history:
             return msgspec.structs.replace(self, status=TaskStatus.EXPIRED)
         last = self.history[-1]
         line = Change(

@@ -106,11 +106,13 @@ def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: st
         await check_room_for_tasks(tx, tenant, limits, len(set(ids) - known.keys()))
         new: dict[str, Task] = {}
         named: list[Receipt] = []
+        like: tuple[Submission, Task] | None = None
         for id, key, (_, asked) in zip(ids, keys, items, strict=True):
             if id in known or id in new:
                 _check_same(known.get(id) or new[id], asked)
                 continue
-            new[id] = life.admit(id, asked, tenant, tx.now, limits, actor)
+            new[id] = life.admit(id, asked, tenant, tx.now, limits, actor, like=like)
+            like = asked, new[id]
             if key is not None:
                 named.append(unique.receipt_for(key, new[id], asked.unique_for, receipts.get(key)))
         known |= await put_new(tx, new)

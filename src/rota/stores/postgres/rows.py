@@ -37,7 +37,7 @@ from ...domain.model import (
 from ...domain.task import ShortHistory, short_history
 from ...domain.workflow import Signal, Step
 from ..codec import TABLES, Column
-from .task_row import body_of, columns_read, json_of, read_tasks
+from .task_row import are_alike, bodies_of, body_of, columns_read, json_of, read_tasks
 
 __all__ = ["WHOLE_RECORD", "WRITERS", "Histories", "Rows", "Writer", "text_of"]
 
@@ -229,6 +229,24 @@ class Writer:
 
     def rows(self, records: Iterable[Record], histories: Histories, *, with_body: bool = True) -> Rows:
         return self._rows(records, self._all if with_body else self._without_body, histories)
+
+    def new_rows(self, records: Sequence[Any]) -> Rows:
+        """Of records that are inserted. (Tasks that are alike, as those of a `submit_many`, take 1.2 instead of 3.3 µs
+        each.)"""
+        if self.table.type is Task and are_alike(records):
+            return self._alike_rows(sorted(records, key=_id))
+        return self.rows(records, self.histories(records))
+
+    def _alike_rows(self, tasks: Sequence[Task]) -> Rows:
+        """Of tasks whose columns are the same, but for the id."""
+        first, *_ = tasks
+        histories = self.histories([first])
+        _, *columns, _ = self.rows([first], histories).parameters
+        ids = [task.id for task in tasks]
+        bodies = bodies_of(tasks, histories[first.id])
+        varies = bodies.count(bodies[0]) < len(bodies)
+        varying = (True, *(False for _ in columns), varies)
+        return Rows(varying, [ids, *columns, bodies if varies else bodies[0]], ids)
 
     def _rows(self, records: Iterable[Record], which: Columns, histories: Histories) -> Rows:
         """In the order of ids, so that two transactions lock rows in the same order."""

@@ -18,7 +18,16 @@ from ...domain.errors import Corrupt, Invalid
 from ...domain.model import RetryPolicy, Task, TaskStatus
 from ...domain.task import ShortHistory, Update, is_short_alike, whole_history
 
-__all__ = ["body_of", "columns_read", "has_same_body", "json_of", "known_after", "read_tasks"]
+__all__ = [
+    "are_alike",
+    "bodies_of",
+    "body_of",
+    "columns_read",
+    "has_same_body",
+    "json_of",
+    "known_after",
+    "read_tasks",
+]
 
 _IN_COLUMNS = (
     "id",
@@ -119,6 +128,27 @@ def body_of(task: Task, short: ShortHistory) -> str:
     body = json_of(task, _Body(*_rest_of(task), short.lines))
     assert body is not None
     return body
+
+
+def are_alike(tasks: Sequence[Task]) -> bool:
+    """Whether several new tasks differ in their ids, inputs and metadata only. (Equal JSON may be written differently,
+    as 1, 1.0 and True are; of a new task, nothing else of it is JSON, unless it has a command.)"""
+    first = tasks[0]
+    if len(tasks) == 1 or (first.output, first.progress, first.command) != (None, None, None):
+        return False
+    own = {"id": first.id, "input": first.input, "metadata": first.metadata}
+    return all(msgspec.structs.replace(task, **own) == first for task in tasks)
+
+
+def bodies_of(tasks: Sequence[Task], short: ShortHistory) -> list[str]:
+    """Of tasks that are alike. `short` is the history of each."""
+    like = _Body(*_rest_of(tasks[0]), short.lines)
+    bodies = []
+    for task in tasks:
+        body = json_of(task, msgspec.structs.replace(like, input=task.input, metadata=task.metadata))
+        assert body is not None
+        bodies.append(body)
+    return bodies
 
 
 def has_same_body(old: Task, new: Task, short: ShortHistory) -> bool:

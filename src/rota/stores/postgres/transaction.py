@@ -226,7 +226,7 @@ def _in_order(statements: Statements, deletes: Records, puts: Records, replaced:
         own, writer = statements.of[of_type], WRITERS[of_type]
         old = [record for record in records.values() if record.version > 1]
         new = [record for record in records.values() if record.version == 1]
-        histories = writer.histories(records.values())
+        histories = writer.histories(old)
         for part in _deleted_first(old):
             same_body = _with_same_body(part, replaced.get(of_type, {}), histories)
             whole = [record for record in part if record.id not in same_body]
@@ -235,7 +235,7 @@ def _in_order(statements: Statements, deletes: Records, puts: Records, replaced:
                     rows = writer.rows(some, histories, with_body=with_body)
                     writes.append(_write(writer, own.replace, own.replace_and_commit, rows))
         if new:
-            inserts.append(_write(writer, own.insert, own.insert_and_commit, writer.rows(new, histories)))
+            inserts.append(_write(writer, own.insert, own.insert_and_commit, writer.new_rows(new)))
     return writes + inserts
 
 
