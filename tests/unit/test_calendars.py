@@ -200,10 +200,10 @@ def test_why_names_the_calendar() -> None:
 
 def test_a_schedule_without_a_day_is_refused_at_once() -> None:
     everything = Covered(name="all", rules=("FREQ=DAILY",))
-    before = time.perf_counter()
+    before = time.thread_time()
     with pytest.raises(Invalid, match="would never fire, because its calendars leave none of its times"):
         schedule(Cron("* * * * * *", "Europe/London"), everything)
-    assert time.perf_counter() - before < 1
+    assert time.thread_time() - before < 1
 
 
 def test_a_change_of_a_calendar_plans_anew_and_completes_only_for_a_while() -> None:

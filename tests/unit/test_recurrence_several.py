@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from time import perf_counter
+from time import thread_time
 
 import pytest
 from hypothesis import given, settings
@@ -79,7 +79,7 @@ def test_what_is_refused() -> None:
 
 def test_counting_stays_quick() -> None:
     several = Several((Cron("* * * * * *"), Interval(timedelta(seconds=1), NOW)))
-    begun = perf_counter()
+    begun = thread_time()
     assert count(several, NOW, NOW + timedelta(days=3650)) > 300_000_000
     assert latest(several, NOW, NOW + timedelta(days=3650)) == NOW + timedelta(days=3650)
-    assert perf_counter() - begun < 1
+    assert thread_time() - begun < 1
