@@ -34,8 +34,11 @@ MEMORY = Path("/dev/shm")
 MEMORY_AT_LEAST = 2 * 1024**3
 
 
-def pytest_configure() -> None:
-    """Folders of tests are in memory where there is room for them: thousands of tests wait for no disk."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Folders of tests are in memory where there is room for them: thousands of tests wait for no disk. Every seed of a
+    test takes minutes, beside other work many."""
+    if THOROUGH:
+        config.option.timeout = config.option.timeout or 1800
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_AT_LEAST:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 

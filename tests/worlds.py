@@ -67,6 +67,13 @@ def some_calls(last: int, fault: str, faults: Iterable[str]) -> range:
     return range(1, last + 1) if THOROUGH else range(1 + list(faults).index(fault) % 3, last + 1, 3)
 
 
+def to_the_tenth(at: datetime) -> datetime:
+    """The nearest tenth of a second. On PostgreSQL, a schedule whose row another role writes at that moment is fired
+    with the next hint, 20 ms later."""
+    tenths = round((at - START).total_seconds(), 1)
+    return START + timedelta(seconds=tenths)
+
+
 STATE_EVERY = 1 if THOROUGH else 10
 """After how many steps a differential suite compares all that stores hold. To read everything after each step would be
 most of its time. A difference is found a few steps late, and not at all if what a next step writes hides it."""

@@ -86,7 +86,7 @@ def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(timezone_id="Asia/Tokyo", viewport={"width": 1240, "height": 800})
     page = context.new_page()
     page.set_default_timeout(20_000)
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=60_000)  # a page that takes a second to read is read every twenty
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)

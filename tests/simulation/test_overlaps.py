@@ -14,7 +14,19 @@ from rota import RunReason, RunStatus, RunTrigger, TaskStatus
 from rota.engine.commands import cancel_listed
 from rota.engine.queries.health import broken_records
 from simulation.faults import Fault, Node, Watch, check_ledger
-from worlds import HOUR, MINUTE, SECOND, START, STORES, THOROUGH, World, on_any_store, play, some_calls
+from worlds import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    START,
+    STORES,
+    THOROUGH,
+    World,
+    on_any_store,
+    play,
+    some_calls,
+    to_the_tenth,
+)
 
 
 def handle(world: World, seconds: float, *, fails: bool = False) -> list[datetime]:
@@ -25,7 +37,7 @@ def handle(world: World, seconds: float, *, fails: bool = False) -> list[datetim
     @world.app.task("work", max_retries=0)
     async def work() -> None:
         nonlocal running
-        starts.append(world.clock.now())
+        starts.append(to_the_tenth(world.clock.now()))
         running += 1
         assert running == 1, "two at once"
         await asyncio.sleep(seconds)

@@ -15,7 +15,7 @@ from rota.engine.commands import fire_due, tick
 from rota.engine.observe.telemetry import ClockJumped
 from rota.engine.roles import scheduler
 from rota.engine.roles.scheduler import Scheduler
-from worlds import HOUR, MINUTE, SECOND, START, World
+from worlds import HOUR, MINUTE, SECOND, START, World, to_the_tenth
 
 
 def handle(world: World, seconds: float = 0) -> list[datetime]:
@@ -24,7 +24,7 @@ def handle(world: World, seconds: float = 0) -> list[datetime]:
 
     @world.app.task("work", max_retries=0)
     async def work(input: object) -> object:
-        starts.append(world.clock.now())
+        starts.append(to_the_tenth(world.clock.now()))
         await asyncio.sleep(seconds)
         return input
 
