@@ -1,4 +1,5 @@
-"""Claims: plain tasks and workflows are taken in one order, and what is claimed is stored as the domain says."""
+"""Claims and results: plain tasks and workflows are taken in one order, and what is claimed or settled is stored as the
+domain says."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from msgspec.structs import replace
 from records import paused_queue, task
 from rota.domain import task as life
 from rota.domain import workflow
-from rota.domain.model import FOREVER, Task, TaskStatus
-from rota.domain.task import Defaults
-from rota.engine.commands import Claim, claim_tasks
+from rota.domain.errors import Refused
+from rota.domain.model import FOREVER, Failure, Task, TaskStatus
+from rota.domain.task import Completed, Defaults, Failed, Released
+from rota.engine.commands import Claim, Result, claim_tasks, settle_tasks
 from rota.stores.base import Store
 from rota.stores.queries import ReturnedTasks
 from stores import START, find, get, put
@@ -23,8 +25,8 @@ FLOW = Defaults(max_retries=7, workflow_version=3)
 
 
 async def claimed(store: Store, limit: int = 10, **values: Any) -> list[Task]:
-    shape: dict[str, Any] = {"worker_id": "w", "kinds": {"report": PLAIN, "flow": FLOW}}
-    ask = Claim(lease_id="l", lease=LEASE, limit=limit, **(shape | values))
+    shape: dict[str, Any] = {"worker_id": "w", "lease_id": "l", "kinds": {"report": PLAIN, "flow": FLOW}}
+    ask = Claim(lease=LEASE, limit=limit, **(shape | values))
     return (await store.transact(claim_tasks(ask))).tasks
 
 
@@ -96,3 +98,52 @@ async def test_a_workflow_that_waits_for_no_time_is_parked_until_the_end_of_time
     sent = workflow.Signal(id="g", task_id="a", name="paid", at=START, actor="me")
     await put(store, workflow.send(parked, sent, begun.updated_at))
     assert [each.id for each in await claimed(store)] == ["a"]
+
+
+async def test_a_batch_of_results_is_stored_as_the_domain_says_and_answered_in_order(store: Store) -> None:
+    """Completions that are one update, among others that are settled one by one."""
+    failed = Failed(failure=Failure(type="E", message="m"))
+    outcomes: dict[str, Any] = {
+        "a": Completed({"n": 1}),
+        "b": failed,
+        "c": Completed(),
+        "d": Released(),
+        "e": Completed("ü"),
+        "f": Completed(),
+    }
+    of_gate = {"f": {"gates": ("g",), "passed": 1}}
+    await put(store, *(task(id, **of_gate.get(id, {})) for id in outcomes))
+    held = {each.id: each for each in await claimed(store)}
+    results = [Result(task=held[id], outcome=outcome) for id, outcome in outcomes.items()]
+    answers = await store.transact(settle_tasks(results))
+    for (id, outcome), answer in zip(outcomes.items(), answers, strict=True):
+        assert isinstance(answer, Task)
+        said = life.settle(held[id], outcome, lease_id="l", now=answer.updated_at)
+        left = {"passed": answer.passed} if id in of_gate else {}
+        assert answer == replace(said, version=3, **left) == await get(store, Task, id)
+
+
+async def test_results_that_came_too_late_hold_up_no_others(store: Store) -> None:
+    """The same again for a work whose first run trusts what is no longer true."""
+    await put(store, *(task(id) for id in "abc"))
+    first = {each.id: each for each in await claimed(store)}
+    [renewed] = await put(
+        store, life.renew(first["b"], lease_id="l", lease=LEASE, now=START, progress="half")
+    )
+    await put(store, life.settle(first["c"], Released(), lease_id="l", now=START))
+    [again] = await claimed(store, lease_id="l2")
+    late = [*first.values(), again]
+    a, b, lost, c = await store.transact(
+        settle_tasks([Result(task=each, outcome=Completed(each.lease_id)) for each in late])
+    )
+    assert isinstance(lost, Refused)
+    assert lost.code == "lease_lost"
+    for answer, before in ((a, first["a"]), (b, renewed), (c, again)):
+        assert isinstance(answer, Task)
+        outcome = Completed(before.lease_id)
+        said = life.settle(before, outcome, lease_id=before.lease_id or "", now=answer.updated_at)
+        assert answer == replace(said, version=before.version + 1) == await get(store, Task, before.id)
+    again_a, *_ = await store.transact(
+        settle_tasks([Result(task=first["a"], outcome=Completed("l"))])
+    )  # the answer was lost, and it is asked again
+    assert again_a == a

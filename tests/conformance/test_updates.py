@@ -1,4 +1,4 @@
-"""Updates: what the domain says once for a batch, every store does to each task that the query finds."""
+"""Updates: what the domain says once for a batch, every store does to each task that a query finds or a work names."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from records import run, task
 from rota.domain import task as life
+from rota.domain.errors import Conflict
 from rota.domain.model import Change, ChangeType, Failure, LogLine, RetryPolicy, Task, TaskStatus
 from rota.domain.task import Completed, Defaults, Update
 from rota.stores.base import Store, Tx, Work
@@ -205,3 +206,101 @@ async def test_an_update_sees_the_writes_of_works_beside_it(store: Store) -> Non
     _, claimed = await asyncio.gather(store.transact(submit), store.transact(claim(5)))
     later = await store.transact(claim(5))
     assert [each.id for each in [*claimed, *later]] == ["a"]
+
+
+OUTPUTS: dict[str, Any] = {"a": 7, "c": {"text": "ü\0", "none": [None]}}
+END = LATER + timedelta(seconds=1)
+
+
+def complete(*tasks: Task) -> Work[list[Task]]:
+    async def work(tx: Tx) -> list[Task]:
+        return tx.put_updated(tasks, life.completing(OUTPUTS, worker_id="host:1", now=END))
+
+    return work
+
+
+def settled(task: Task) -> Task:
+    done = life.settle(task, Completed(OUTPUTS.get(task.id)), lease_id="lease-1", now=END)
+    return replace(done, version=task.version + 1)
+
+
+async def test_tasks_are_stored_as_the_update_makes_them(store: Store) -> None:
+    await put(store, *(replace(each, error=None) for each in population()))
+    claimed = await store.transact(claim(4))
+    stored = await store.transact(complete(*reversed(claimed)))
+    assert list(reversed(stored)) == [settled(each) for each in claimed]
+    assert [await get(store, Task, each.id) for each in stored] == stored
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (),
+        (created(),),
+        (created(), created(number=2, type=ChangeType.CLOCK_SET_BACK)),
+        tuple(created(number=number) for number in range(1, 51)),
+    ],
+)
+async def test_the_history_of_an_updated_task_is_whole_whatever_was_stored_of_it(
+    store: Store, lines: tuple[Change, ...]
+) -> None:
+    held = {"worker_id": "host:1", "lease_id": "lease-1", "started_at": LATER, "attempt": 1}
+    [before] = await put(store, task("a", status=TaskStatus.RUNNING, history=lines, **held))
+    await store.transact(complete(before))
+    assert await get(store, Task, "a") == settled(before)
+
+
+async def test_a_renewed_task_is_updated_as_it_is_stored(store: Store) -> None:
+    await put(store, task("a", history=(created(),)))
+    [claimed] = await store.transact(claim(1))
+    lease = timedelta(minutes=1)
+    logs = (LogLine(at=LATER, attempt=1, message="half"),)
+    renewed = life.renew(claimed, lease_id="lease-1", lease=lease, now=END, progress=0.5, logs=logs)
+    [before] = await put(store, renewed)
+    [stored] = await store.transact(complete(before))
+    assert stored == settled(before)
+    assert await get(store, Task, "a") == stored
+    assert (stored.progress, stored.logs) == (0.5, logs)
+
+
+async def test_an_update_of_a_stale_task_changes_nothing(store: Store) -> None:
+    await put(store, task("a"), task("b"))
+    first, second = await store.transact(claim(2))
+    [renewed] = await put(store, life.renew(second, lease_id="lease-1", lease=timedelta(1), now=LATER))
+    with pytest.raises(Conflict):
+        await store.transact(complete(first, second))
+    with pytest.raises(Conflict):
+        await store.transact(complete(first, replace(second, id="missing")))
+    assert [await get(store, Task, each) for each in "ab"] == [first, renewed]
+
+
+async def test_a_work_updates_a_record_once(store: Store) -> None:
+    await put(store, task("a"))
+    [claimed] = await store.transact(claim(1))
+
+    async def twice(tx: Tx) -> None:
+        tx.put(claimed)
+        tx.put_updated([claimed], life.completing({}, worker_id="host:1", now=END))
+
+    with pytest.raises(AssertionError, match="once"):
+        await store.transact(twice)
+    assert await get(store, Task, "a") == claimed
+
+
+async def test_updated_tasks_are_seen_and_changed_by_works_beside_it(store: Store) -> None:
+    await put(store, task("a"), task("b"))
+    first, second = await store.transact(claim(2))
+
+    async def archive(tx: Tx) -> Task | None:
+        found = await tx.get(Task, "a")
+        assert found is not None
+        return tx.put(life.archive(found, END, "me")) if not found.is_live else None
+
+    _, archived, _ = await asyncio.gather(
+        store.transact(complete(first)), store.transact(archive), store.transact(complete(second))
+    )
+    archived = archived or await store.transact(archive)
+    assert archived is not None
+    assert await get(store, Task, "a") == archived
+    assert [line.type for line in archived.history] == ["claimed", "completed", "archived"]
+    assert await get(store, Task, "b") == settled(second)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from records import FIXED, MAKERS, any_event, any_run, any_schedule, any_task, minutes
 from rota.domain.errors import RotaError
 from rota.domain.model import Event, Record, Run, RunStatus, Schedule, ScheduleStatus, Task, TaskStatus
+from rota.domain.task import completing
 from rota.stores.base import Store, Tx
 from rota.stores.queries import (
     AlarmList,
@@ -135,6 +136,32 @@ class Write:
         return await store.transact(work)
 
 
+class Complete:
+    """A new task that runs, and a work that completes it with another that does, in one update; perhaps too late."""
+
+    name = "complete"
+
+    def __init__(self, task: Task, output: Any, is_stale: bool) -> None:
+        self.task, self.output, self.is_stale = task, output, is_stale
+
+    def __repr__(self) -> str:
+        return f"Complete({self.task}, {self.output}, {self.is_stale})"
+
+    async def apply(self, store: Store) -> Any:
+        async def begin(tx: Tx) -> Task:
+            return tx.put(self.task)
+
+        async def complete(tx: Tx) -> list[Task]:
+            others = await tx.find(LostLeases(at=None), 2)
+            running = [*(each for each in others if each.id != new.id), new]
+            outputs = {each.id: self.output for each in running[::2]}
+            return tx.put_updated(running, completing(outputs, worker_id="w1", now=START))
+
+        new = await store.transact(begin)
+        new = replace(new, version=new.version + self.is_stale)
+        return await store.transact(complete)
+
+
 class Ask:
     """A query, found with a limit and counted, to the end and to the limit."""
 
@@ -202,8 +229,10 @@ class Stream:
     def operations(self, count: int) -> Iterator[Operation]:
         for _ in range(count):
             choice = self.chance.random()
-            if choice < 0.5:
+            if choice < 0.45:
                 yield self.write()
+            elif choice < 0.5:
+                yield self.complete()
             elif choice < 0.55:
                 yield self.tally()
             elif choice < 0.9:
@@ -224,6 +253,11 @@ class Stream:
                 puts.append(record)
                 self.known.append(replace(record, version=record.version + 1))
         return Write(puts, deletes)
+
+    def complete(self) -> Complete:
+        task = any_task(self.chance, status=TaskStatus.RUNNING)
+        output = self.chance.choice((1, "ü", {"x": ["\0"]}))
+        return Complete(task, output, self.chance.random() < 0.5)
 
     def fresh(self) -> Record:
         makers = (any_task, any_task, any_schedule, any_schedule, any_run, any_event, self.small)
@@ -370,5 +404,7 @@ def test_all_stores_answer_alike(tmp_path: Path, seed: int) -> None:
     outcomes = asyncio.run(run_stream(tmp_path, Stream(seed).operations(250), STATE_EVERY))
     assert outcomes["write", "done"] > 10
     assert outcomes["write", "Conflict"] > 10
+    assert outcomes["complete", "done"] > 1
+    assert outcomes["complete", "Conflict"] > 1
     assert outcomes["ask", "done"] > 10
     assert outcomes["tally", "done"] > 1

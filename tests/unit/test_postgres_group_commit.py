@@ -120,7 +120,9 @@ async def test_others_are_told_whichever_work_of_the_group_concerns_them() -> No
         pending: Any = PendingWrites(cast(DatabaseTransaction, SimpleNamespace(write=write)))
         for record in records:
             puts = {type(record): {record.id: record}}
-            await pending.add(SimpleNamespace(puts=puts, deletes={}, replaced={}, written={type(record)}))
+            await pending.add(
+                SimpleNamespace(puts=puts, deletes={}, replaced={}, updates=[], written={type(record)})
+            )
         await pending.flush(commit=True)
     assert told == [True, True, False]
 

@@ -201,6 +201,11 @@ class Tx(Protocol):
         what differs."""
         ...
 
+    def put_updated(self, tasks: Sequence[Task], update: Update, /) -> list[Task]:
+        """Store tasks as they are after the update. They are given as they are stored, and have not ended. It does what
+        `applied_to` and `put` of each would do; a store may send the update instead of the tasks."""
+        ...
+
     def delete(self, record: Record, /) -> None: ...
 
     def emit(self, event: Event, /) -> None:
@@ -352,6 +357,7 @@ class BufferedTx(ABC):
         self.puts: dict[type[Record], dict[str, Record]] = {}
         self.deletes: dict[type[Record], dict[str, Record]] = {}
         self.replaced: dict[type[Record], dict[str, Record]] = {}
+        self.updates: list[tuple[Update, list[Task]]] = []  # which made some of the puts
         self.written: set[type[Record]] = set()  # Record: what nobody waits for
         self._writable = writable
 
@@ -371,6 +377,14 @@ class BufferedTx(ABC):
         self._gather(self.puts, record, stored)
         if was is not None:
             self.replaced.setdefault(type(record), {})[record.id] = was
+        return stored
+
+    def put_updated(self, tasks: Sequence[Task], update: Update, /) -> list[Task]:
+        counted = msgspec.structs.replace(update, add={**update.add, "version": 1})
+        stored = counted.applied_to_all(tasks)
+        for task in stored:
+            self._gather(self.puts, task, task)
+        self.updates.append((update, stored))
         return stored
 
     def delete(self, record: Record, /) -> None:

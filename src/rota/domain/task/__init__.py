@@ -1,5 +1,6 @@
 """Tasks, from submission to archive. Begin with `life`: what happens to a task, and what it becomes by that. How a task
-is asked for is in `submission`; what of its history need not be stored, in `shortening`."""
+is asked for is in `submission`; what of its history need not be stored, in `shortening`; how many
+change alike, in `update`."""
 
 from .life import (
     DEFAULT_MAX_RETRIES,
@@ -12,7 +13,6 @@ from .life import (
     Outcome,
     Released,
     Rescheduled,
-    Update,
     archive,
     backoff,
     brought_back,
@@ -20,6 +20,8 @@ from .life import (
     check_held,
     claim,
     claiming,
+    completes_alone,
+    completing,
     expire,
     logged,
     lose,
@@ -31,6 +33,7 @@ from .life import (
 )
 from .shortening import HISTORY_KEPT, ShortHistory, is_short_alike, short_history, whole_history
 from .submission import Submission, admit, check_submission, with_gates
+from .update import Update
 
 __all__ = [
     "DEFAULT_MAX_RETRIES",
@@ -56,6 +59,8 @@ __all__ = [
     "check_submission",
     "claim",
     "claiming",
+    "completes_alone",
+    "completing",
     "expire",
     "is_short_alike",
     "logged",

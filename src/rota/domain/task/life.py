@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -37,8 +38,9 @@ from ..model import (
     Task,
     TaskStatus,
 )
-from .shortening import ShortHistory, appended, last_number, whole_history
+from .shortening import appended, last_number
 from .submission import later
+from .update import Update
 
 __all__ = [
     "LOGS_KEPT",
@@ -49,7 +51,6 @@ __all__ = [
     "Outcome",
     "Released",
     "Rescheduled",
-    "Update",
     "archive",
     "backoff",
     "brought_back",
@@ -57,6 +58,8 @@ __all__ = [
     "check_held",
     "claim",
     "claiming",
+    "completes_alone",
+    "completing",
     "expire",
     "logged",
     "lose",
@@ -125,28 +128,6 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False):
 Outcome = Completed | Failed | Rescheduled | Released | Cancelled
 
 
-class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that is the same for every task of a batch, as a value. So a store can apply it in one statement to all
-    tasks that a query finds, and knows no rule.
-
-    `set` has the new values of fields, `add` what is added to numbers, and `fill` the values of fields that are None,
-    by the kind of the task. The history gets one line more: the last that the fields imply (see `whole_history`)."""
-
-    set: Mapping[str, Any]
-    add: Mapping[str, int]
-    fill: Mapping[str, Mapping[str, Any]]
-
-    def applied_to(self, task: Task) -> Task:
-        """The task after the change: what every store must make of it."""
-        fields = {name: getattr(task, name) + number for name, number in self.add.items()}
-        for name, by_kind in self.fill.items():
-            if getattr(task, name) is None:
-                fields[name] = by_kind.get(task.kind)
-        changed = replace(task, **self.set, **fields)
-        history = whole_history(changed, ShortHistory(task.history, last_number(task.history) + 1))
-        return replace(changed, history=history)
-
-
 def claiming(
     *, worker_id: str, lease_id: str, lease: timedelta, defaults: Mapping[str, Defaults], now: datetime
 ) -> Update:
@@ -198,6 +179,47 @@ def _begun_or_woken(task: Task, claimed: Task, defaults: Defaults) -> Task:
         expires_at=None,
         waits_for=(),
         history=task.history if task.waits_for else claimed.history,
+    )
+
+
+_related = attrgetter(
+    "status",
+    "cancel_requested",
+    "error",
+    "gates",
+    "schedule_id",
+    "run_id",
+    "parent_id",
+    "live_children",
+    "is_workflow",
+    "workflow_version",
+    "awaited",
+)
+_ALONE = (TaskStatus.RUNNING, False, None, (), None, None, None, 0, False, None, False)
+
+
+def completes_alone(task: Task, *, worker_id: str, lease_id: str) -> bool:
+    """Whether this worker holds the task, and its completion is `completing`: no other record follows it, and it
+    changes no other field. So there is no schedule, workflow or limit that has to know, no error to be forgotten, and
+    nobody wants the task cancelled."""
+    is_held = task.lease_id == lease_id and task.worker_id == worker_id
+    return is_held and task.started_at is not None and bool(_related(task) == _ALONE)
+
+
+def completing(outputs: Mapping[str, Any], *, worker_id: str, now: datetime) -> Update:
+    """Complete tasks of which `completes_alone` is true, as `settle` would. `outputs` has what their handlers
+    returned, by the id of the task."""
+    return Update(
+        set={
+            "status": TaskStatus.COMPLETED,
+            "updated_at": now,
+            "completed_at": now,
+            "lease_id": None,
+            "lease_expires_at": None,
+            "worker_id": None,
+        },
+        by_id={"output": outputs},
+        actor=worker_id,
     )
 
 

@@ -72,8 +72,9 @@ def whole_history(task: Task, short: ShortHistory) -> tuple[Change, ...]:
     missing = number - last_number(lines)
     if missing == 1 and task.status is TaskStatus.RUNNING:
         return appended(lines, _claimed(task, number, task.worker_id))
-    if missing == 2 and task.status is TaskStatus.COMPLETED:
-        lines = appended(lines, _claimed(task, number - 1, actor))
+    if missing in (1, 2) and task.status is TaskStatus.COMPLETED:
+        if missing == 2:
+            lines = appended(lines, _claimed(task, number - 1, actor))
         return appended(lines, _completed(task, number, actor))
     return lines
 

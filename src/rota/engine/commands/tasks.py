@@ -281,6 +281,7 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
     trusts what the worker knows of the tasks, since versions will disprove it; a later run reads them. (On PostgreSQL a
     worker takes 54 instead of 68 µs of processor time for a task.)"""
     recorded_steps = RecordedSteps((result.task, result.tries) for result in results)
+    worker_id = next((result.task.worker_id for result in results), None) or ""
     is_first = True
 
     async def work(tx: Tx) -> list[Task | Refused]:
@@ -289,22 +290,53 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         if not is_first:
             stored = await tx.get_many(Task, stored)
         is_first = False
-        known = await recorded_steps.read(tx)
-        answers: list[Task | Refused] = []
-        steps: list[Step] = []
-        for result in results:
-            told, recorded = _with_steps(result, known, tx.now)
-            answers.append(answer := _settled(stored.get(result.task.id), told, tx.now))
-            if isinstance(answer, Task) and answer is not stored[answer.id]:
-                steps += [step for step in recorded if step is not known.get(step.id)]
-        settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
-        related = await Ending.of(tx, settled, "worker")
-        for step in steps:
-            tx.put(step)
-        by_id = {task.id: task for task in related.put(tx, settled, stored)}
-        return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
+        are_alone = [_completes_alone(result, stored.get(result.task.id), worker_id) for result in results]
+        related = [result for result, is_alone in zip(results, are_alone, strict=True) if not is_alone]
+        others = iter(await _settled_with_related(tx, related, stored, recorded_steps) if related else ())
+        alone = [result for result, is_alone in zip(results, are_alone, strict=True) if is_alone]
+        completed = iter(_completed(tx, alone, stored, worker_id) if alone else ())
+        return [next(completed if is_alone else others) for is_alone in are_alone]
 
     return work
+
+
+def _completes_alone(result: Result, task: Task | None, worker_id: str) -> bool:
+    if task is None or type(result.outcome) is not life.Completed:
+        return False
+    if result.progress is not None or result.logs or result.tries.results:
+        return False
+    return life.completes_alone(task, worker_id=worker_id, lease_id=result.task.lease_id or "")
+
+
+def _completed(tx: Tx, results: Sequence[Result], stored: Mapping[str, Task], worker_id: str) -> list[Task]:
+    """Those that nothing follows from: one update for all of them. (For a task that takes 3 instead of 11 µs.)"""
+    outputs = {
+        result.task.id: result.outcome.output
+        for result in results
+        if isinstance(result.outcome, life.Completed) and result.outcome.output is not None
+    }
+    update = life.completing(outputs, worker_id=worker_id, now=tx.now)
+    return tx.put_updated([stored[result.task.id] for result in results], update)
+
+
+async def _settled_with_related(
+    tx: Tx, results: Sequence[Result], stored: Mapping[str, Task], recorded_steps: RecordedSteps
+) -> list[Task | Refused]:
+    """One by one, and all that follows from each."""
+    known = await recorded_steps.read(tx)
+    answers: list[Task | Refused] = []
+    steps: list[Step] = []
+    for result in results:
+        told, recorded = _with_steps(result, known, tx.now)
+        answers.append(answer := _settled(stored.get(result.task.id), told, tx.now))
+        if isinstance(answer, Task) and answer is not stored[answer.id]:
+            steps += [step for step in recorded if step is not known.get(step.id)]
+    settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
+    ending = await Ending.of(tx, settled, "worker")
+    for step in steps:
+        tx.put(step)
+    by_id = {task.id: task for task in ending.put(tx, settled, stored)}
+    return [by_id.get(answer.id, answer) if isinstance(answer, Task) else answer for answer in answers]
 
 
 def _with_steps(result: Result, known: Mapping[str, Step], now: datetime) -> tuple[Result, Sequence[Step]]:

@@ -20,7 +20,7 @@ from ..queries import Query, TaskList
 from ..sql_files import load
 from ..sql_parameters import UNUSUAL, Parameters, usual_statement
 from .rows import WHOLE_RECORD, WRITERS, text_of
-from .task_row import columns_read, known_after
+from .task_row import columns_read, json_of, known_after
 
 __all__ = [
     "RecordStatements",
@@ -30,6 +30,7 @@ __all__ = [
     "statement_name",
     "values_of",
     "values_of_update",
+    "values_of_updated",
 ]
 
 _LOCK = "for update skip locked"
@@ -75,7 +76,9 @@ class Statements:
         self.locked = {name: _select(text, what[name], _LOCK) for name, text in selects.items()}
         self.plain["lock_ready_tasks"] = self.find["lock_ready_tasks"]
         self._update = selects["update_ready_tasks"]
+        self._update_of_tasks = sql["update_tasks"], sql["update_tasks_and_commit"]
         self._updates: dict[tuple[str, ...], Statement] = {}
+        self._updates_of_tasks: dict[tuple[object, ...], tuple[Statement, Statement]] = {}
         self._unsorted = {name: _SORT.sub("", text) for name, text in selects.items()}
         counting = {
             name: text.replace("{what}", "1").replace("{lock}", "") for name, text in self._unsorted.items()
@@ -98,6 +101,22 @@ class Statements:
             sql = self._update.replace("{what}", columns_read(known_after(update)))
             self._updates[fields] = named(sql.replace("{changes}", _changes(update)))
         return self._updates[fields]
+
+    def update_of_tasks(self, update: Update) -> tuple[Statement, Statement]:
+        """The statement that applies such an update to tasks that are named, and the one that is a whole commit. Their
+        values are those of `values_of_update` and `values_of_updated`."""
+        fields = (*update.set, *update.add, *update.fill, *update.by_id, update.actor is None)
+        if fields not in self._updates_of_tasks:
+            words = {
+                "{changes}": _changes(update),
+                "{arrays}": "".join(f", :by_id_{name}::text[]" for name in update.by_id),
+                "{varying}": "".join(f", {name}" for name in update.by_id),
+            }
+            plain, committing = self._update_of_tasks
+            for word, text in words.items():
+                plain, committing = plain.replace(word, text), committing.replace(word, text)
+            self._updates_of_tasks[fields] = named(plain), named(committing)
+        return self._updates_of_tasks[fields]
 
     def tally(self, query: Query[Record], by: Sequence[str]) -> Statement:
         """Counts what the query finds by these columns: they, and the number."""
@@ -128,6 +147,9 @@ def _changes(update: Update) -> str:
         f"{name} = coalesce(task.{name}, (:fill_{name}::jsonb ->> task.kind)::{types[name]})"
         for name in update.fill
     ]
+    changes += [f"{name} = given.{name}::{types[name]}" for name in update.by_id]
+    if update.actor is not None:
+        changes.append("actor = :actor::text")
     return ", ".join(changes)
 
 
@@ -143,9 +165,22 @@ def values_of_update(update: Update) -> dict[str, Any]:
         is_json = types[name] == "json" and value is not None
         values[f"set_{name}"] = msgspec.json.encode(value).decode() if is_json else value
     values |= {f"add_{name}": number for name, number in update.add.items()}
+    values["actor"] = update.actor
     return values | {
         f"fill_{name}": msgspec.json.encode(by_kind).decode() for name, by_kind in update.fill.items()
     }
+
+
+def values_of_updated(update: Update, tasks: Sequence[Task]) -> dict[str, Any]:
+    """The parameters that say which tasks are updated, and what each has for itself. They are as the update made
+    them."""
+    values: dict[str, Any] = {
+        "ids": [task.id for task in tasks],
+        "versions": [task.version - 1 for task in tasks],
+    }
+    for name in update.by_id:
+        values[f"by_id_{name}"] = [json_of(task, getattr(task, name)) for task in tasks]
+    return values
 
 
 def _select(sql: str, what: str, lock: str = "") -> Statement:

@@ -294,6 +294,23 @@ select (select count(*) from best), (select is_there from asking), {what}
 from (select) as one left join changed as task on true
 order by task.priority desc, task.available_at, task.id
 
+-- name: update_tasks
+update {schema}.task set {changes}
+from unnest(:ids::text[], :versions::bigint[]{arrays}) as given (id, version{varying})
+where task.id = given.id and case when task.version = given.version then true end
+returning 1
+
+-- name: update_tasks_and_commit
+with new as (
+  update {schema}.task set {changes}
+  from unnest(:ids::text[], :versions::bigint[]{arrays}) as given (id, version{varying})
+  where task.id = given.id and case when task.version = given.version then true end
+  returning 1
+), checked as (
+  select {schema}.expect(count(*), cardinality(:ids::text[])) from new
+)
+select case when :channel::text is not null then pg_notify(:channel::text, :sender::text) end from checked
+
 -- name: upcoming_tasks
 with recursive {lanes}
 select {what}

@@ -17,21 +17,34 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...domain.errors import Conflict, StoreError
 from ...domain.model import Record, Schedule, Task
+from ...domain.task import Update
 from .errors import COMMITTING, FAILURES, as_store_error, is_lost
-from .queries import Statements
+from .queries import Statements, values_of_update, values_of_updated
 from .rows import WRITERS, Histories, Rows, Writer
 from .task_row import has_same_body
 
-__all__ = ["DatabaseTransaction", "Records", "SecondStatement"]
+__all__ = ["DatabaseTransaction", "Records", "SecondStatement", "Updates", "Writes"]
 
 _PLACE = re.compile(r"\$(\d+)")
 
 Records = dict[type[Record], dict[str, Record]]
 """Records that are put or deleted, by type and id."""
+Updates = list[tuple[Update, list[Task]]]
+
+
+class Writes(NamedTuple):
+    """Records that are deleted and put. Some of those that are put have `replaced` others, which are as they were;
+    `updates` have made some, and can be sent instead of them."""
+
+    deletes: Records
+    puts: Records
+    replaced: Records
+    updates: Updates
 
 
 class SecondStatement(BaseException):
@@ -139,12 +152,9 @@ class DatabaseTransaction:
             written: list[Any] = await self._connection.fetch(sql, *args)
             return written
 
-    async def write(
-        self, deletes: Records, puts: Records, replaced: Records, *, commit: bool, notify: bool
-    ) -> None:
-        """Write all of the records, or raise Conflict. `replaced` has some that are replaced, as they were. With
-        `commit` this is the end of the transaction."""
-        writes = _in_order(self._statements, deletes, puts, replaced)
+    async def write(self, gathered: Writes, *, commit: bool, notify: bool) -> None:
+        """Write all of the records, or raise Conflict. With `commit` this is the end of the transaction."""
+        writes = _in_order(self._statements, gathered)
         self._must_notify |= notify
         whole = writes[0].committing_statement if len(writes) == 1 else None
         if commit and whole is not None and not self.is_open and not self._begin_at_once:
@@ -214,21 +224,23 @@ class _Write(NamedTuple):
     rows: Rows
 
 
-def _in_order(statements: Statements, deletes: Records, puts: Records, replaced: Records) -> list[_Write]:
+def _in_order(statements: Statements, gathered: Writes) -> list[_Write]:
     """Deletes, replacements, inserts. Records are encoded here."""
     writes: list[_Write] = []
     inserts: list[_Write] = []
-    for of_type, gone in deletes.items():
+    for of_type, gone in gathered.deletes.items():
         own, writer = statements.of[of_type], WRITERS[of_type]
         rows = writer.identities(gone.values())
         writes.append(_Write(writer.name, writer.compose(own.delete, rows.varying), None, rows))
-    for of_type, records in puts.items():
+    writes += [_update(statements, update, tasks) for update, tasks in gathered.updates if tasks]
+    for of_type, records in gathered.puts.items():
         own, writer = statements.of[of_type], WRITERS[of_type]
-        old = [record for record in records.values() if record.version > 1]
-        new = [record for record in records.values() if record.version == 1]
+        given = _without_updated(records, gathered.updates) if of_type is Task else list(records.values())
+        old = [record for record in given if record.version > 1]
+        new = [record for record in given if record.version == 1]
         histories = writer.histories(old)
         for part in _deleted_first(old):
-            same_body = _with_same_body(part, replaced.get(of_type, {}), histories)
+            same_body = _with_same_body(part, gathered.replaced.get(of_type, {}), histories)
             whole = [record for record in part if record.id not in same_body]
             for some, with_body in ((same_body.values(), False), (whole, True)):
                 if some:
@@ -237,6 +249,20 @@ def _in_order(statements: Statements, deletes: Records, puts: Records, replaced:
         if new:
             inserts.append(_write(writer, own.insert, own.insert_and_commit, writer.new_rows(new)))
     return writes + inserts
+
+
+def _without_updated(records: dict[str, Record], updates: Updates) -> list[Record]:
+    updated = {task.id for _, tasks in updates for task in tasks}
+    return [record for id, record in records.items() if id not in updated]
+
+
+def _update(statements: Statements, update: Update, tasks: Sequence[Task]) -> _Write:
+    """What the update does to these tasks, which are as it made them. In the order of ids, as all rows are."""
+    tasks = sorted(tasks, key=attrgetter("id"))
+    statement, committing = statements.update_of_tasks(update)
+    parameters = statement.args(values_of_update(update) | values_of_updated(update, tasks))
+    rows = Rows((), parameters, [task.id for task in tasks])
+    return _Write(WRITERS[Task].name, statement.sql, committing.sql, rows)
 
 
 def _with_same_body(records: list[Record], was: dict[str, Record], histories: Histories) -> dict[str, Record]:

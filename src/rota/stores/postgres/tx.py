@@ -24,7 +24,7 @@ from ..sql_parameters import MANY_PENDING
 from .queries import Statement, Statements, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
 from .task_row import known_after, read_tasks
-from .transaction import DatabaseTransaction, Records
+from .transaction import DatabaseTransaction, Records, Updates, Writes
 
 __all__ = ["PendingWrites", "PostgresTx", "SharedTransaction", "read_all"]
 
@@ -40,6 +40,7 @@ class PendingWrites:
         self._locked: dict[tuple[type[Record], str], Record | None] = {}
         self._puts: Records = {}
         self._replaced: Records = {}
+        self._updates: Updates = []
         self._deletes: Records = {}
         self._must_notify = False
         self.open_schedules: dict[str, int] = {}
@@ -85,6 +86,7 @@ class PendingWrites:
             await self.flush()
         for of_type, replaced in tx.replaced.items():
             self._replaced.setdefault(of_type, {}).update(replaced)
+        self._updates += tx.updates
         for gathered, into in ((tx.puts, self._puts), (tx.deletes, self._deletes)):
             for of_type, records in gathered.items():
                 into.setdefault(of_type, {}).update(records)
@@ -120,10 +122,11 @@ class PendingWrites:
 
     async def flush(self, *, commit: bool = False) -> None:
         """Send all writes; with `commit`, end the transaction with them."""
-        puts, deletes, replaced, notify = self._puts, self._deletes, self._replaced, self._must_notify
-        self._puts, self._deletes, self._replaced, self._must_notify = {}, {}, {}, False
+        writes = Writes(self._deletes, self._puts, self._replaced, self._updates)
+        notify, self._must_notify = self._must_notify, False
+        self._puts, self._deletes, self._replaced, self._updates = {}, {}, {}, []
         self.open_schedules.clear()
-        await self._transaction.write(deletes, puts, replaced, commit=commit, notify=notify)
+        await self._transaction.write(writes, commit=commit, notify=notify)
 
 
 def _concerns_others(tx: BufferedTx) -> bool:

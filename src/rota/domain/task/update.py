@@ -1,0 +1,62 @@
+"""A change that is the same for every task of a batch, as a value: `life.claiming` and `life.completing` make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..model import Change, Task
+from .shortening import ShortHistory, last_number, whole_history
+
+__all__ = ["Update"]
+
+_facts_of_lines = attrgetter("status", "started_at", "completed_at", "updated_at", "worker_id", "attempt")
+"""What the lines of a history are told from."""
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that is the same for every task of a batch, as a value. So a store can apply it in one statement to all
+    tasks that a query finds or a work names, and knows no rule.
+
+    `set` has the new values of fields, `add` what is added to numbers, `fill` the values of fields that are None, by
+    the kind of the task, and `by_id` those that differ from task to task (None where an id is missing). The history
+    gets one line more: the last that the fields imply (see `whole_history`); if that is a completion, by `actor`."""
+
+    set: Mapping[str, Any]
+    add: Mapping[str, int] = MappingProxyType({})
+    fill: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    by_id: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    actor: str | None = None
+
+    def applied_to(self, task: Task) -> Task:
+        """The task after the change: what every store must make of it."""
+        return self.applied_to_all([task])[0]
+
+    def applied_to_all(self, tasks: Sequence[Task]) -> list[Task]:
+        """Each of the tasks after the change. Those that were claimed together have the same history: it gets its line
+        once for all of them."""
+        changed: list[Task] = []
+        before: tuple[Change, ...] | None = None
+        facts: tuple[Any, ...] = ()
+        history: tuple[Change, ...] = ()
+        for task in tasks:
+            new = replace(task, **self.set, **self._own_fields(task))
+            if task.history is not before or _facts_of_lines(new) != facts:
+                before, facts = task.history, _facts_of_lines(new)
+                history = whole_history(new, ShortHistory(before, last_number(before) + 1, self.actor))
+            changed.append(replace(new, history=history))
+        return changed
+
+    def _own_fields(self, task: Task) -> dict[str, Any]:
+        fields = {name: getattr(task, name) + number for name, number in self.add.items()}
+        for name, by_kind in self.fill.items():
+            if getattr(task, name) is None:
+                fields[name] = by_kind.get(task.kind)
+        for name, values in self.by_id.items():
+            fields[name] = values.get(task.id)
+        return fields
