@@ -12,16 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 import rota
-from records import alarm, task
+from records import alarm, run, schedule, task
 from rota.domain.alarm import FLEET
 from rota.domain.errors import Invalid
 from rota.domain.model import Alarm
 from rota.domain.tenants import EVERY_TENANT
-from rota.engine.observe.telemetry import Observation, PingFailed, TaskStarted
+from rota.engine.observe.telemetry import Observation, PingFailed, TaskStarted, TimesHandled
 from rota.engine.roles import pings as pings_module
 from rota.engine.roles.notices import Notices, check_addresses, label_of
 from rota.engine.roles.pings import Pings
-from rota.stores.base import Store
+from rota.stores.base import Store, Work
 from rota.stores.queries import AlarmList
 from runtimes.http_server import Misbehaving
 from stores import find, put
@@ -182,6 +182,47 @@ async def test_a_retry_is_no_other_start() -> None:
             pings.hear(TaskStarted(task(schedule_id=made.id, run_id="r", attempt=attempt)))
         await pings.finish()
         assert [asked.path for asked in server.asked] == ["/s/start?rid=r"]
+
+
+async def test_where_a_schedule_fires_its_address_is_known_without_a_look() -> None:
+    """Ten thousand that fire at once and have no heartbeats ask the store nothing."""
+    async with world() as (queue, server):
+        pings = Pings(queue.store, queue.clock, lambda seen: None, allow_private=True)
+        silent, loud = schedule(), schedule(heartbeat_url=f"{server.url}/s")  # neither is stored
+        for each in (silent, loud):
+            pings.hear(TimesHandled(each, run(schedule_id=each.id), task(schedule_id=each.id)))
+        pings.hear(TaskStarted(task(schedule_id=silent.id, run_id="r", attempt=1)))
+        assert not pings.wake.is_set()
+        pings.hear(TaskStarted(task(schedule_id=loud.id, run_id="r", attempt=1)))
+        await pings.finish()
+        assert [asked.path for asked in server.asked] == ["/s/start?rid=r"]
+
+
+async def test_addresses_of_all_that_wait_are_looked_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if as many as can wait are all that are remembered."""
+    monkeypatch.setattr(pings_module, "KNOWN_AT_MOST", 50)
+    async with world() as (queue, server):
+        reads = 0
+
+        async def counted(work: Work[Any]) -> Any:
+            nonlocal reads
+            reads += 1
+            return await read(work)
+
+        read = queue.store.read
+        monkeypatch.setattr(queue.store, "read", counted)
+        pings = Pings(queue.store, queue.clock, lambda seen: None, allow_private=True)
+        made = [schedule(heartbeat_url=f"{server.url}/{number}") for number in range(80)]
+        await put(queue.store, *made)
+        for some in (made[:50], made[30:]):
+            server.asked.clear()
+            for each in some:
+                pings.hear(TaskStarted(task(schedule_id=each.id, run_id="r", attempt=1)))
+            await pings.run_once()
+            paths = sorted(f"/{made.index(each)}/start?rid=r" for each in some)
+            assert sorted(asked.path for asked in server.asked) == paths
+        await pings.finish()
+        assert reads <= 2 + 20 // pings_module.AT_ONCE
 
 
 async def test_another_address_is_known_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from ...domain.errors import StoreError
-from ...domain.model import Run, RunStatus, Schedule, Task, TaskStatus
+from ...domain.model import RunStatus, Schedule, Task, TaskStatus
 from ...domain.schedule.run import follows
 from ...stores.base import Store, Tx
 from ..clock import Clock, sleep
@@ -33,6 +34,7 @@ __all__ = ["Ping", "Pings", "ping_address"]
 
 WAITING_AT_MOST = 1000
 KNOWN_AT_MOST = 10_000
+"""More than can wait."""
 BELIEVED_FOR = timedelta(minutes=1)
 TRIES = 3
 PATIENCE = timedelta(seconds=10)
@@ -83,14 +85,17 @@ class Pings:
         self._client: httpx.AsyncClient | None = None
 
     def hear(self, seen: Observation) -> None:
-        """Only what may concern a schedule is kept; whether it has an address is looked up when it is sent."""
+        """Only what may concern a schedule is kept. Whether that has an address is known if its time was handled here;
+        else it is looked up before it is sent."""
         match seen:
             case TaskStarted(task) if task.schedule_id is not None and task.attempt == 1:
                 self._add(Ping(task.schedule_id, "start", task.run_id))
             case TaskMoved(task) if task.schedule_id is not None and (said := _says(task)) is not None:
                 self._add(Ping(task.schedule_id, said, task.run_id))
-            case TimesHandled(schedule, Run(status=RunStatus.FAILED) as run, None):
-                self._add(Ping(schedule.id, "fail", run.id))
+            case TimesHandled(schedule, run, task):
+                self._know(schedule.id, schedule.heartbeat_url)
+                if task is None and run.status is RunStatus.FAILED:
+                    self._add(Ping(schedule.id, "fail", run.id))
 
     @property
     def has_fleet_url(self) -> bool:
@@ -104,7 +109,8 @@ class Pings:
         """Send what waits, a few at once."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
-            await self._look_up({each.schedule_id for each in batch if each.schedule_id is not None})
+            while self._unknown(batch):
+                await self._look_up(self._unknown([*batch, *self._waiting]))
             urls = [(each, self._url_of(each)) for each in batch]
             await asyncio.gather(*(self._send(each, url) for each, url in urls if url is not None))
 
@@ -128,17 +134,22 @@ class Pings:
         url, until = self._known.get(schedule_id, ("", 0.0))
         return url is not None or until <= self._clock.monotonic()
 
-    async def _look_up(self, ids: set[str]) -> None:
+    def _know(self, schedule_id: str, url: str | None) -> None:
+        self._known.pop(schedule_id, None)
+        if len(self._known) >= KNOWN_AT_MOST:
+            del self._known[next(iter(self._known))]  # the oldest
+        self._known[schedule_id] = (url, self._clock.monotonic() + BELIEVED_FOR.total_seconds())
+
+    def _unknown(self, pings: Iterable[Ping]) -> set[str]:
         now = self._clock.monotonic()
-        missing = {id for id in ids if self._known.get(id, (None, 0.0))[1] <= now}
-        if not missing:
-            return
-        if len(self._known) > KNOWN_AT_MOST:
-            self._known.clear()
-        found = await self._store.read(_schedules(missing))
-        until = now + BELIEVED_FOR.total_seconds()
-        for id in missing:
-            self._known[id] = (found[id].heartbeat_url if id in found else None, until)
+        ids = {each.schedule_id for each in pings if each.schedule_id is not None}
+        return {id for id in ids if self._known.get(id, (None, 0.0))[1] <= now}
+
+    async def _look_up(self, ids: set[str]) -> None:
+        """All that wait, in one read."""
+        found = await self._store.read(_schedules(ids))
+        for id in ids:
+            self._know(id, found[id].heartbeat_url if id in found else None)
 
     def _url_of(self, ping: Ping) -> str | None:
         return self._fleet_url if ping.schedule_id is None else self._known[ping.schedule_id][0]
