@@ -1,7 +1,8 @@
 """Burst: many schedules due at one instant. How long until the last is a task, and until the last has started.
 
 One process: scheduler, worker and janitor on one SQLite file. The schedules are daily ones, made while nothing runs,
-with their next time about `lead` seconds ahead; the node starts before it and waits for it.
+with their next time about `lead` seconds ahead; the node starts before it and waits for it. `--schedules` may be 1000,
+10000 or 100000.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ async def burst(place: Path, number: int, lead: int) -> tuple[float, float]:
     async with rota.connect(f"sqlite:///{place / 'rota.db'}") as queue:
         due = (datetime.now(UTC) + timedelta(seconds=lead)).replace(microsecond=0)
         daily = Cron(f"{due.second} {due.minute} {due.hour} * * *", "UTC")
-        await seed.make_schedules(queue, [daily] * number)
+        await seed.make_burst(queue, daily, number)
         assert datetime.now(UTC) < due, "making the schedules took longer than the lead: give a longer one"
         tasks, starts = Marks(number), Marks(number)
 
@@ -62,11 +63,12 @@ async def burst(place: Path, number: int, lead: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    asked = measure.arguments(__doc__, schedules=10_000, lead=15, rounds=1)
+    asked = measure.arguments(__doc__, schedules=10_000, lead=0, rounds=1)
+    lead = seed.burst_lead(asked.schedules, asked.lead)
     seen = []
     for _ in range(asked.rounds):
         with measure.folder(asked.folder) as place:
-            seen.append(asyncio.run(burst(place, asked.schedules, asked.lead)))
+            seen.append(asyncio.run(burst(place, asked.schedules, lead)))
     times = {"last_task": [each[0] for each in seen], "last_start": [each[1] for each in seen]}
     tasks, starts = (sorted(values)[len(values) // 2] for values in times.values())
     results = {
@@ -74,7 +76,7 @@ def main() -> None:
         "sizes": {"schedules": asked.schedules},
         "rounds": asked.rounds,
     }
-    measure.report("burst", results, {"task <= 2 s": tasks <= 2, "start <= 4 s": starts <= 4}, asked.folder)
+    measure.report("burst", results, seed.burst_aims(asked.schedules, starts), asked.folder)
 
 
 if __name__ == "__main__":
