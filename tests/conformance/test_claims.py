@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from records import paused_queue, task
+from records import gate, paused_queue, task
 from rota.domain import task as life
 from rota.domain import workflow
 from rota.domain.errors import Refused
-from rota.domain.model import FOREVER, Failure, Task, TaskStatus
+from rota.domain.model import FOREVER, Failure, Gate, Limit, Task, TaskStatus
 from rota.domain.task import Completed, Defaults, Failed, Released
 from rota.engine.commands import Claim, Result, claim_tasks, settle_tasks
 from rota.stores.base import Store
@@ -147,3 +147,14 @@ async def test_results_that_came_too_late_hold_up_no_others(store: Store) -> Non
         settle_tasks([Result(task=first["a"], outcome=Completed("l"))])
     )  # the answer was lost, and it is asked again
     assert again_a == a
+
+
+async def test_tasks_that_limits_turn_away_hide_none_behind_them(store: Store) -> None:
+    """One claim puts all of them in the line, also if it has a slot for one task only."""
+    full = gate("queue-g", limit=Limit(concurrency=1), inside=1)
+    asking = [task(f"asks-{n:02}", gates=("queue-g",), available_at=START - LEASE) for n in range(50)]
+    await put(store, full, *asking, task("free", available_at=START))
+    assert [each.id for each in await claimed(store, 1)] == ["free"]
+    after = await get(store, Gate, full.id)
+    assert after is not None
+    assert (after.inside, after.waiting) == (1, 50)

@@ -474,3 +474,24 @@ async def test_a_queue_says_since_when_its_line_waits(world: World) -> None:
         await world.at(5 * SECOND)
         [mail] = await world.queue.list_queues()
         assert (mail.pending, mail.running, mail.oldest_at) == (2, 1, START)
+
+
+@on_any_store
+async def test_rates_that_are_faster_than_the_workers_cost_few_writes(world: World) -> None:
+    """Every moment passes before a worker comes. A task that asked for another one each time would be written again and
+    again, and keep workers from those that may start."""
+    marks = Marks(world, seconds=0.3)
+    for kind in "abcd":
+        world.app.task(kind, limit=rota.Limit(rate="300/s"))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    await world.queue.limit_queue("mail", concurrency=6)
+    wanted = [(kind, {"customer": kind}) for kind in "abcd" * 100]
+    tasks = await world.queue.submit_many(wanted, queue="mail")
+    await world.at(5 * SECOND)
+    async with world.running(concurrency=10):
+        await all_done(world, tasks)
+    assert world.clock.now() - START - 5 * SECOND < 1.1 * (400 / 6) * 0.3 * SECOND, "always six at work"
+    versions = [task.version for task in await world.tasks()]
+    assert sum(versions) / 400 < 4.2, "submitted, let in, claimed, settled"
+    assert max(marks.most_within(kind, SECOND) for kind in "abcd") <= 300
+    await check_empty(world)

@@ -6,8 +6,9 @@ task passes its gates one after the other, first that of its kind, then that of 
  1. It asks at a gate when it is due. A task for later, or one that waits for a retry, takes up no place until then.
  2. A gate that is full puts it in its line: no worker finds it there. Whatever ends one that is inside lets in the
     next, of the highest priority first, then those that came first.
- 3. A gate with a rate gives it the next free moment, as its `available_at`. It does not ask further before that. If no
-    worker starts it by `slot_until`, it asks for another moment: else those that piled up would all start at once.
+ 3. A gate with a rate gives it the next free moment, as its `available_at`. It does not ask further before that, unless
+    that is within a second. If no worker starts it by `slot_until`, it asks for another moment: else those that piled
+    up would all start at once.
 
 A task keeps its places until it ends, or goes back to wait (a retry, a reschedule, a lost lease): then it asks anew.
 Moments lie so far apart that tasks which start by `slot_until` are never more than the rate, in any stretch of time.
@@ -39,6 +40,7 @@ __all__ = [
     "gates_of",
     "has_missed",
     "has_to_ask",
+    "is_early",
     "is_limited",
     "leave",
     "let_in",
@@ -169,8 +171,7 @@ def ask(
     answered, too."""
     if not room(gate):
         return *_in_line(task, gate, now if before is None else min(now, task.created_at), now), before
-    is_early = before is not None and _free_at(before, now) > _next_at(gate, now) + _LONGEST_GRACE
-    if before is not None and may_step_aside and is_early:
+    if before is not None and may_step_aside and is_early(gate, before, now):
         aside, before = reserve(task, before, now)
         return aside, gate, before
     passed = replace(task, passed=task.passed + 1)
@@ -180,15 +181,22 @@ def ask(
     return take_moment(passed, gate, before, now)
 
 
+def is_early(gate: Gate, before: Gate, now: datetime) -> bool:
+    """Whether a task had better leave the place at this gate to another: the one before keeps it from starting."""
+    return _free_at(before, now) > _next_at(gate, now) + _LONGEST_GRACE
+
+
 def reserve(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
-    """A task that has passed the gate gets the next moment of its rate, if it has one, to ask further then."""
+    """A task that has passed the gate gets the next moment of its rate, if it has one, to ask further then; or at once,
+    if that is soon: it would wait inside for as long."""
     if gate.limit.rate is None:
         return task, gate
     apart, grace = _spacing(gate.limit.rate)
     at = _next_at(gate, now)
-    return replace(task, available_at=at, slot_until=at + grace), replace(
-        _changed(gate, now), next_at=at + apart
-    )
+    given = replace(_changed(gate, now), next_at=at + apart)
+    if at <= now + _LONGEST_GRACE:
+        return replace(task, slot_until=None), given
+    return replace(task, available_at=max(at, now), slot_until=at + grace), given
 
 
 def take_moment(task: Task, gate: Gate, before: Gate | None, now: datetime) -> tuple[Task, Gate, Gate | None]:
@@ -198,9 +206,9 @@ def take_moment(task: Task, gate: Gate, before: Gate | None, now: datetime) -> t
     rated = [each for each in (gate, before) if each is not None and each.limit.rate is not None]
     if not rated:
         return replace(task, slot_until=None), gate, before
-    at = _next_at(gate, now) if before is None else max(_next_at(gate, now), _free_at(before, now))
+    at = max(_next_at(each, now) if each is gate else _free_at(each, now) for each in rated)
     grace = min(_spacing(each.limit.rate)[1] for each in rated if each.limit.rate is not None)
-    moved = replace(task, available_at=at, slot_until=at + grace)
+    moved = replace(task, available_at=max(at, now), slot_until=at + grace)
     return moved, _taken(gate, at, now, is_own=True), before and _taken(before, at, now, is_own=False)
 
 
@@ -216,7 +224,8 @@ def _taken(gate: Gate, at: datetime, now: datetime, *, is_own: bool) -> Gate:
 def _free_at(gate: Gate, now: datetime) -> datetime:
     """When one that has a moment of this gate behind it may start."""
     open_at = _changed(gate, now).open_at
-    return now if open_at is None else max(now, open_at)
+    usable = now - _usable_for(gate)
+    return usable if open_at is None else max(usable, open_at)
 
 
 def _next_at(gate: Gate, now: datetime) -> datetime:
@@ -248,6 +257,15 @@ def _spacing(rate: str) -> tuple[timedelta, timedelta]:
     period = int(times or 1) * _UNITS[unit]
     grace = min(period / 10, _LONGEST_GRACE)
     return -(-(period + grace) // int(count)), grace  # rounded up
+
+
+def _usable_for(gate: Gate) -> timedelta:
+    """How long a moment that nobody was given can still be had. Where several fit into half of the grace, those tasks
+    start together: else each would take a claim of its own, and miss its moment while others are claimed."""
+    if gate.limit.rate is None:
+        return timedelta(0)
+    apart, grace = _spacing(gate.limit.rate)
+    return grace / 2 if apart < grace / 2 else timedelta(0)
 
 
 def with_limit(gate: Gate, limit: Limit, now: datetime) -> Gate:

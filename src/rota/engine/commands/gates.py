@@ -154,7 +154,7 @@ async def _moving(
     gates = await _gates_of(tx, tasks, lock=False) if locked is None else dict(locked)
     lines = await _moving_lines(tx, gates, tasks)
     gates |= await _missing_gates(tx, gates, lines, lock=lock)
-    may_wait = [id for id, line in lines.items() if any(_rated_kind(gates, task) for task in line)]
+    may_wait = [id for id, line in lines.items() if any(_steps_aside(gates, task, tx.now) for task in line)]
     if may_wait:
         lines |= await first_in_lines(tx, may_wait, AHEAD + max(len(lines[id]) for id in may_wait))
         gates |= await _missing_gates(tx, gates, lines, lock=lock)
@@ -194,6 +194,12 @@ def _rated_kind(gates: Mapping[str, Gate], task: Task) -> Gate | None:
     """The gate of its kind, if the task has passed it and it has a rate."""
     found = gates.get(task.gates[0]) if task.passed else None
     return None if found is None or found.limit.rate is None else found
+
+
+def _steps_aside(gates: Mapping[str, Gate], task: Task, now: datetime) -> bool:
+    """Whether this task in a line would leave the place to the next, for the rate of its kind."""
+    kind, last = _rated_kind(gates, task), gates.get(task.gates[-1])
+    return kind is not None and last is not None and gate.is_early(last, kind, now)
 
 
 async def _moving_lines(tx: Tx, stored: dict[str, Gate], tasks: Sequence[Task]) -> dict[str, list[Task]]:

@@ -42,6 +42,10 @@ __all__ = [
 ]
 
 
+ASKED_AHEAD = 100
+"""How many more are read by a claim of which some have to ask at a gate."""
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker asks for. `kinds` maps each kind it can run to that handler's defaults; `is_running` says whether
     it has tasks already, which may have to be cancelled. What it has `begun` and not ended (a thread goes on after a
@@ -193,13 +197,25 @@ async def _claimed(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
 
 
 async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
-    ready = await tx.find(_ready(ask, tuple(sorted(ask.kinds)), tx.now), ask.limit, lock=True)
+    """If some have to ask, more are read than there are slots for: those that a limit turns away must not hold up who
+    is behind them, one claim after the other."""
+    query = _ready(ask, tuple(sorted(ask.kinds)), tx.now)
+    ready = await tx.find(query, ask.limit, lock=True)
+    if len(ready) == ask.limit and any(_has_to_ask(task, ask, tx.now) for task in ready):
+        ready = await tx.find(query, ask.limit + ASKED_AHEAD, lock=True)
     asking = await _with_late_gates(tx, ask, [task for task in ready if _has_to_ask(task, ask, tx.now)])
     gates = await Gates.of(tx, asking.values())
-    asked = [(gates.admit(asking[task.id]) if task.id in asking else task, task) for task in ready]
+    passed: list[tuple[Task, Task]] = []
+    turned_away: list[tuple[Task, Task]] = []
+    for was in ready:
+        if len(passed) == ask.limit:
+            break
+        task = gates.admit(asking[was.id]) if was.id in asking else was
+        (passed if task.is_available_at(tx.now) else turned_away).append((task, was))
     gates.put(tx)
-    claimed = [_claim(tx, task, was, ask) for task, was in asked if task.is_available_at(tx.now)]
-    turned_away = [tx.put(task, was=was) for task, was in asked if not task.is_available_at(tx.now)]
+    claimed = [_claim(tx, task, was, ask) for task, was in passed]
+    for task, was in turned_away:
+        tx.put(task, was=was)
     return claimed, len(turned_away)
 
 
