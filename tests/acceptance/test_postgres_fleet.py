@@ -23,10 +23,10 @@ from pooler import Pooler
 from postgres_server import Server, new_database
 from records import event, schedule, task
 from rota.domain.errors import Invalid, Unavailable
-from rota.domain.model import Task, TaskStatus
+from rota.domain.model import Schedule, Task, TaskStatus
 from rota.engine.clock import SystemClock
 from rota.engine.commands import check_fleet, look_for_alarms
-from rota.stores.base import Tx
+from rota.stores.base import RecordTypes, Tx
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import DueSchedules, LostLeases, PastExpiry, ReadyTasks
@@ -294,12 +294,12 @@ async def _agree(ahead: rota.Queue, behind: rota.Queue, time: ServerTime) -> Non
 # Notifications
 
 
-async def listening(store: PostgresStore) -> asyncio.Task[None]:
+async def listening(store: PostgresStore, of: RecordTypes | None = None) -> asyncio.Task[None]:
     """A wait that hears everything from now on."""
     store.parts().listener.start()
     await store.parts().listener.is_listening.wait()
     await asyncio.sleep(0)
-    waiting = asyncio.create_task(store.wait(None))
+    waiting = asyncio.create_task(store.wait(None, of=of))
     await asyncio.sleep(0)
     return waiting
 
@@ -316,6 +316,29 @@ async def test_a_commit_of_two_tables_elsewhere_ends_a_wait(url: str) -> None:
     async with opened(url + RARELY) as here, opened(url) as elsewhere:
         waiting = await listening(here)
         await put(elsewhere, task(), event("e"))
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_a_commit_elsewhere_ends_only_waits_for_what_it_writes(url: str) -> None:
+    """Else the scheduler of every node looked after every commit of a worker."""
+    async with opened(url + RARELY) as here, opened(url) as elsewhere:
+        waiting = await listening(here, {Schedule})
+        for written in ([task("a")], [task("b"), event("e")]):  # one statement; several and a commit
+            anything = asyncio.create_task(here.wait(None, of={Task}))
+            await asyncio.sleep(0)
+            await put(elsewhere, *written)
+            await asyncio.wait_for(anything, PATIENCE)
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        await put(elsewhere, schedule("s"))
+        await asyncio.wait_for(waiting, PATIENCE)
+
+
+@pytest.mark.parametrize("payload", ["", "of-an-older-version", "of-a-newer-one task cartoon"])
+async def test_a_notice_that_does_not_say_what_was_written_ends_every_wait(url: str, payload: str) -> None:
+    async with opened(url + RARELY) as here, connected(url) as other:
+        waiting = await listening(here, {Schedule})
+        await other.execute("select pg_notify($1, $2)", here.address.channel, payload)
         await asyncio.wait_for(waiting, PATIENCE)
 
 

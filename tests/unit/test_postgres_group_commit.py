@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from records import node, task
 from rota.domain.model import Record, Task
-from rota.stores.base import CommitOptions, Tx, Work
+from rota.stores.base import CommitOptions, RecordTypes, Tx, Work
 from rota.stores.postgres.group_commit import GroupCommit
 from rota.stores.postgres.rows import WRITERS
 from rota.stores.postgres.transaction import DatabaseTransaction
@@ -110,10 +110,10 @@ async def test_those_who_wait_are_told_if_any_work_of_a_group_wrote() -> None:
 
 async def test_others_are_told_whichever_work_of_the_group_concerns_them() -> None:
     """Nobody waits for a heartbeat, and one behind a task in the same group does not keep it secret."""
-    told: list[bool] = []
+    heard: list[RecordTypes] = []
 
-    async def write(*_: Any, commit: bool, notify: bool) -> None:
-        told.append(notify)
+    async def write(*_: Any, commit: bool, told: RecordTypes) -> None:
+        heard.append(told)
 
     groups: list[list[Record]] = [[task(), node()], [node(), task()], [node()]]
     for records in groups:
@@ -124,7 +124,7 @@ async def test_others_are_told_whichever_work_of_the_group_concerns_them() -> No
                 SimpleNamespace(puts=puts, deletes={}, replaced={}, updates=[], written={type(record)})
             )
         await pending.flush(commit=True)
-    assert told == [True, True, False]
+    assert heard == [{Task}, {Task}, set()]
 
 
 def test_rows_are_written_in_the_order_of_their_ids() -> None:

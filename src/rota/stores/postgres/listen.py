@@ -1,4 +1,6 @@
-"""Hearing of commits by other nodes: `LISTEN` on a connection of its own, opened by the first `wait`.
+"""Hearing of commits by other nodes: `LISTEN` on a connection of its own, opened by the first `wait`. A notice names
+the types of records that were written, so that only those who wait for one of them wake: without, a commit of a worker
+made the scheduler of every other node look for due schedules.
 
 Every `interval` the same connection is asked whether any rows of ours were written since. So a lost notification costs
 little more than the interval (a server counts rows up to ten seconds late), a dead connection is noticed, and an idle
@@ -20,12 +22,16 @@ from typing import Any, Protocol
 import asyncpg
 
 from ...domain.errors import StoreError
+from ...domain.model import Record
+from ..base import RecordTypes
+from ..codec import TABLES
 from .address import Address
 from .errors import FAILURES
 from .queries import Statements
 
-__all__ = ["ChangeListener"]
+__all__ = ["ChangeListener", "notice"]
 
+_TYPES: dict[str, type[Record]] = {table.name: of_type for of_type, table in TABLES.items()}
 _SHORTEST, _LONGEST = 0.1, 15.0  # seconds until it is opened anew
 
 
@@ -43,7 +49,7 @@ class ChangeListener:
         address: Address,
         statements: Statements,
         sender: str,
-        changed: Callable[[], None],
+        changed: Callable[[RecordTypes | None], None],
         run: RunOnConnection,
     ) -> None:
         self.address = address
@@ -76,7 +82,7 @@ class ChangeListener:
             if self.is_listening.is_set():
                 self.is_listening.clear()
                 delay = _SHORTEST
-            self._changed()  # a notification may have been missed
+            self._changed(None)  # a notification may have been missed
             await asyncio.sleep(delay * self._random.uniform(0.5, 1.0))
             delay = min(2 * delay, _LONGEST)
 
@@ -97,7 +103,7 @@ class ChangeListener:
                 now = await connection.fetchval(look)
                 if now != seen:
                     seen = now
-                    self._changed()
+                    self._changed(None)
         finally:
             await _end(connection)
 
@@ -110,7 +116,7 @@ class ChangeListener:
             await asyncio.sleep(self._interval)
             if await self._differs(seen):
                 seen = await self._run_on_connection(lambda connection: connection.fetchval(look))
-                self._changed()
+                self._changed(None)
 
     async def _differs(self, seen: str) -> bool:
         statement = self._statements.plain["look_again"].sql.replace("{seen}", seen)
@@ -122,11 +128,24 @@ class ChangeListener:
     def _started(self) -> None:
         """Changes are heard from now on. A change just before was not, so everyone looks once."""
         self.is_listening.set()
-        self._changed()
+        self._changed(None)
 
     def _notified(self, connection: Any, pid: int, channel: str, payload: object) -> None:
-        if payload != self._sender:  # commits of this node are known already
-            self._changed()
+        sender, of = _read(str(payload))
+        if sender != self._sender:  # commits of this node are known already
+            self._changed(of)
+
+
+def notice(sender: str, of: RecordTypes) -> str:
+    """What others are told of a commit: who made it, and the types of the records that it wrote."""
+    return " ".join((sender, *sorted(TABLES[each].name for each in of)))
+
+
+def _read(notice: str) -> tuple[str, RecordTypes | None]:
+    """Who made a commit, and the types that it wrote; None: not said, or of a newer version of ours."""
+    sender, *names = notice.split(" ")
+    of = {_TYPES.get(name, Record) for name in names}
+    return sender, None if not of or Record in of else of
 
 
 async def _end(connection: Any) -> None:

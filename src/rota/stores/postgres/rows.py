@@ -316,8 +316,8 @@ def _id(record: Record) -> str:
     return record.id
 
 
-def _notified(channel: int, sender: int) -> str:
-    return f"case when ${channel}::text is not null then pg_notify(${channel}::text, ${sender}::text) end"
+def _notified(channel: int, notice: int) -> str:
+    return f"case when ${channel}::text is not null then pg_notify(${channel}::text, ${notice}::text) end"
 
 
 _AS_TEXT = ("text[]", "json")

@@ -37,7 +37,7 @@ release savepoint rota_submit
 select pg_notify($1::text, $2::text)
 
 -- name: notify_and_commit
-notify "{channel}", '{sender}'; commit
+notify "{channel}", '{notice}'; commit
 
 -- name: clock
 select clock_timestamp()
@@ -309,7 +309,7 @@ with new as (
 ), checked as (
   select {schema}.expect(count(*), cardinality(:ids::text[])) from new
 )
-select case when :channel::text is not null then pg_notify(:channel::text, :sender::text) end from checked
+select case when :channel::text is not null then pg_notify(:channel::text, :notice::text) end from checked
 
 -- name: upcoming_tasks
 with recursive {lanes}

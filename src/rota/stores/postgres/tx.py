@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task
 from ...domain.task import Update
-from ..base import BufferedTx
+from ..base import BufferedTx, RecordTypes
 from ..codec import TABLES, read_each, readable
 from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
 from ..sql_parameters import MANY_PENDING
@@ -29,6 +29,8 @@ from .transaction import DatabaseTransaction, Records, Updates, Writes
 __all__ = ["PendingWrites", "PostgresTx", "SharedTransaction", "read_all"]
 
 R = TypeVar("R", bound=Record)
+_OF_NO_CONCERN: RecordTypes = {Record, NodeState}
+"""What no other node waits for: claims, renewed leases, heartbeats."""
 
 
 class PendingWrites:
@@ -42,7 +44,7 @@ class PendingWrites:
         self._replaced: Records = {}
         self._updates: Updates = []
         self._deletes: Records = {}
-        self._must_notify = False
+        self._told: set[type[Record]] = set()
         self.open_schedules: dict[str, int] = {}
         """How many the database has, by tenant, while nobody else may add one."""
 
@@ -93,7 +95,7 @@ class PendingWrites:
                 for id in records:
                     self._read.pop((of_type, id), None)
                     self._locked.pop((of_type, id), None)
-        self._must_notify = self._must_notify or _concerns_others(tx)
+        self._told |= tx.written - _OF_NO_CONCERN
 
     def _merge_gates(self, tx: BufferedTx) -> None:
         """A gate that several works of the group change is written once, as one change: nobody is told its version."""
@@ -123,15 +125,10 @@ class PendingWrites:
     async def flush(self, *, commit: bool = False) -> None:
         """Send all writes; with `commit`, end the transaction with them."""
         writes = Writes(self._deletes, self._puts, self._replaced, self._updates)
-        notify, self._must_notify = self._must_notify, False
+        told, self._told = self._told, set()
         self._puts, self._deletes, self._replaced, self._updates = {}, {}, {}, []
         self.open_schedules.clear()
-        await self._transaction.write(writes, commit=commit, notify=notify)
-
-
-def _concerns_others(tx: BufferedTx) -> bool:
-    """Whether other nodes may be waiting for these writes. Nobody waits for a heartbeat."""
-    return not tx.written <= {Record, NodeState}
+        await self._transaction.write(writes, commit=commit, told=told)
 
 
 def _tables_of(query: Query[Record]) -> tuple[type[Record], ...]:
