@@ -83,6 +83,9 @@ class Distant:
     def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         return iter(list(self._do("list").list_objects(prefix)))
 
+    def remove_unfinished(self, before: datetime) -> None:
+        """There is nothing unfinished in a service."""
+
     def date(self) -> datetime | None:
         date: datetime | None = self._do("date").date()
         return date

@@ -96,6 +96,9 @@ class FaultyRequests:
     def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         return iter(self.do("list", prefix, lambda: list(self._inner.list_objects(prefix))))
 
+    def remove_unfinished(self, before: datetime) -> None:
+        self._inner.remove_unfinished(before)
+
     def date(self) -> datetime | None:
         date: datetime | None = self.do("date", "", self._inner.date)
         return date

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,46 @@ def test_what_a_dead_process_left_of_a_large_object_can_be_found_and_deleted(tmp
     folder.put_parts(key, iter([b"all", b" of it"]))
     assert folder.get(key).body == b"all of it"
     assert list(folder.list("artifacts/", None)) == [key]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from rota.stores.bucket.service.bucket import FolderRequests
+
+os.link = lambda *_: os._exit(9)
+FolderRequests(Path(sys.argv[1])).create(sys.argv[2], b"x" * 100_000)
+"""
+
+
+def test_what_a_dead_process_left_of_a_small_object_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    folder, now = FolderRequests(tmp_path), datetime.now(UTC)
+    keys = ["log/00/17", "segments/2026/11.json.gz"]
+    for key in keys:
+        left = subprocess.run([sys.executable, "-c", KILLED, tmp_path, key], check=False)
+        assert left.returncode == 9
+    folder.put("schedules/a#1.json", b"a view")
+    for path in tmp_path.rglob("*#1.json"):
+        os.utime(path, (0, 0))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 3
+    folder.remove_unfinished(now - timedelta(hours=1))
+    assert all(path.exists() for path in files), "someone may be writing them"
+    folder.remove_unfinished(now + timedelta(hours=1))
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a#1.json"]
+    FolderRequests(tmp_path / "never made").remove_unfinished(now)
+
+
+async def test_upkeep_removes_what_killed_processes_left_in_a_folder(tmp_path: Path) -> None:
+    clock = ManualClock(datetime.now(UTC))
+    store = BucketStore(FolderRequests(tmp_path), clock, EAGER)
+    await store.open()
+    await put(store, task("first"))
+    left = tmp_path / "log" / "0000000099#123456"
+    left.write_bytes(b"half")
+    clock.at += 2 * EAGER.retention
+    for number in range(2 * EAGER.snapshot_every):
+        await put(store, task(f"t-{number}"))
+    await store.close()
+    assert not left.exists()
+    assert list((tmp_path / "log").iterdir())

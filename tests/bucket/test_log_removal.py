@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,9 +24,12 @@ class Removing:
     def __init__(self, listed: Iterable[str], catch_up: Callable[[Any], None] = lambda archive: None) -> None:
         self.now = START
         self.deleted: set[str] = set()
+        self.unfinished: list[datetime] = []
         self.archive = SimpleNamespace(segments={}, dropped=set[str]())
         bucket = SimpleNamespace(
-            list=lambda prefix: [key for key in listed if key.startswith(prefix)], delete=self.deleted.update
+            list=lambda prefix: [key for key in listed if key.startswith(prefix)],
+            delete=self.deleted.update,
+            remove_unfinished=self.unfinished.append,
         )
         log: Any = SimpleNamespace(
             bucket=bucket,
@@ -62,3 +66,12 @@ def test_a_segment_that_is_empty_stays_for_the_retention() -> None:
     found.removal.remove()
     assert found.deleted == {OLD}
     assert not found.archive.dropped
+
+
+def test_what_is_half_written_is_looked_for_at_the_start_and_then_seldom() -> None:
+    """It has to be as old as the retention, so that nobody is writing it."""
+    found = Removing([])
+    for since in (0 * TUNING.retention, TUNING.retention / 2, TUNING.retention):
+        found.now = START + since
+        found.removal.remove()
+    assert found.unfinished == [START - TUNING.retention, START]

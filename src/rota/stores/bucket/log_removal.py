@@ -6,6 +6,9 @@
    `log` can tell the end of the log from a missing entry.
 3. Once after a start everything is listed. This finds objects that a node left behind when it died between the two, or
    that a late request wrote again. They did no harm: no node reads below the floor.
+
+In a folder a process that is killed leaves files that are half written. Those that are older than `retention` are
+removed, too, once after a start and then as often.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ class LogRemoval:
         self._replica = log.replica
         self._removed: int | None = None
         self._dropped: dict[str, datetime] = {}
+        self._unfinished_before: datetime | None = None
 
     def remove(self) -> None:
         self._log.time.refresh()  # a clock that was set must not make objects look old
@@ -38,6 +42,7 @@ class LogRemoval:
             floor = self._log.floor
         self._remove_up_to(floor, [number for number in snapshots if number < floor], before)
         self._remove_dropped(before)
+        self._remove_unfinished(before)
         self.propose()
 
     def propose(self) -> None:
@@ -67,6 +72,12 @@ class LogRemoval:
             held = self._replica.archive.segments.keys() | self._replica.archive.dropped
             unknown = [key for key in segments if key not in held]
         self._bucket.delete([*logged, *taken, *unknown])
+
+    def _remove_unfinished(self, before: datetime) -> None:
+        last = self._unfinished_before
+        if last is None or before - last >= self._tuning.retention:
+            self._bucket.remove_unfinished(before)
+            self._unfinished_before = before
 
     def _remove_dropped(self, before: datetime) -> None:
         """Remove segments that have been empty for `retention`."""

@@ -59,6 +59,8 @@ _REMEMBERED = 10_000
 _TRIES = 10
 _PART = ".part"
 """At the end of the name of a large object of a folder while it is written."""
+_UNFINISHED = re.compile(r"#[0-9]+$")
+"""At the end of the name of any other object of a folder while it is written. Lists leave these names out."""
 _DATE_TIMEOUT = timedelta(seconds=10)
 
 
@@ -100,6 +102,10 @@ class Requests(Protocol):
 
     def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         """The objects under a prefix, and what a list says about them."""
+        ...
+
+    def remove_unfinished(self, before: datetime) -> None:
+        """Remove what processes that died before this time have left of objects, where that is found by no list."""
         ...
 
     def date(self) -> datetime | None:
@@ -145,6 +151,9 @@ class ObstoreRequests:
         for chunk in obstore.list(self._repeating, prefix):
             yield from ((found["path"], ListedObject(found["size"], found["e_tag"])) for found in chunk)
 
+    def remove_unfinished(self, before: datetime) -> None:
+        """A service keeps no half of an object."""
+
     def date(self) -> datetime | None:
         return None
 
@@ -188,7 +197,7 @@ class FolderRequests(ObstoreRequests):
     ) -> None:
         """Write the text to the disk, then give it its name. So no reader ever finds half of it."""
         path = self._folder / key
-        suffix = suffix or f"#{os.getpid()}{get_ident()}"  # a name that lists leave out
+        suffix = suffix or f"#{os.getpid()}{get_ident()}"
         unfinished = path.with_name(path.name + suffix)
         try:
             with self._open_new(unfinished) as file:
@@ -253,6 +262,14 @@ class FolderRequests(ObstoreRequests):
                 if self._folder in (folder, folder.parent):
                     break
                 folder.rmdir()
+
+    def remove_unfinished(self, before: datetime) -> None:
+        for home, _, names in os.walk(self._folder):  # it passes over folders that are removed meanwhile
+            for path in (Path(home, name) for name in names if _UNFINISHED.search(name)):
+                with suppress(FileNotFoundError):  # its writer lives, or another removes it
+                    if path.stat().st_mtime < before.timestamp():
+                        path.unlink()
+                        self._remove_empty_folders(path)
 
     def get(self, key: str) -> FetchedObject:
         self._open_folder()
@@ -401,6 +418,10 @@ class Bucket:
             batch = chosen[start : start + 1000]
             with self._translate_errors("delete", batch[0]):
                 self._requests.delete(batch)
+
+    def remove_unfinished(self, before: datetime) -> None:
+        with self._translate_errors("delete", ""):
+            self._requests.remove_unfinished(before)
 
     def list_objects(self, prefix: str) -> list[tuple[str, ListedObject]]:
         with self._translate_errors("list", prefix):
