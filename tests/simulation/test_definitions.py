@@ -89,6 +89,22 @@ async def test_a_restored_schedule_takes_its_key_from_a_completed_one(world: Wor
     assert (await queue.get_schedule("s")).id == kept.id
 
 
+async def test_a_schedule_whose_template_was_deleted_is_not_restored(world: World) -> None:
+    queue = world.queue
+    template = await queue.create_template("nightly", kind="work")
+    await queue.create_schedule("s", target=rota.TemplateTarget(template_id="nightly"), cron="0 0 * * *")
+    await queue.delete_template("nightly")
+    await queue.create_template("nightly", kind="work")  # another one of the same alias
+    with pytest.raises(Refused, match=f"cannot be restored: its template {template.id} was deleted"):
+        await queue.restore_schedule("s")
+    assert await queue.list_schedules() == []
+    kept = await queue.create_schedule(
+        "kept", target=rota.TemplateTarget(template_id="nightly"), cron="0 0 * * *"
+    )
+    await queue.delete_schedule("kept")
+    assert (await queue.restore_schedule("kept")).id == kept.id
+
+
 async def test_completed_schedules_are_forgotten_with_their_ledgers(world: World) -> None:
     queue = world.queue
     old = await once(queue, "old")

@@ -94,6 +94,7 @@ _SENTENCES = {
     "calendar_in_use": "calendar {calendar!r} is named by schedule {schedule!r}; take it out of its schedules first",
     "step_key_taken": "the workflow has asked for {key!r} before; give each call another name= or key=",
     "step_undone": "step {step!r} of task {task} was undone; replay from it, or from an earlier one",
+    "template_deleted": "schedule {schedule} cannot be restored: its template {template} was deleted; create it anew",
     "template_disabled": "template {template} is disabled; enable it first",
     "tenant_exists": "tenant {tenant} exists already; change its limits, or choose another name",
     "tenant_suspended": "tenant {tenant} is suspended",

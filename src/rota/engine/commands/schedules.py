@@ -26,6 +26,7 @@ from ...domain.model import (
     ScheduleStatus,
     Target,
     Task,
+    Template,
     TemplateTarget,
 )
 from ...domain.recurrence import Covered, Timing
@@ -365,6 +366,8 @@ async def restore_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedul
     except NotFound:
         old = await find_schedule(tx, tenant, key)
     new = definition.restore(old, tx.now, actor)
+    if isinstance(new.target, TemplateTarget) and await tx.get(Template, new.target.template_id) is None:
+        raise Refused("template_deleted", schedule=new.key, template=new.target.template_id)
     return await _write_one(tx, limits, _Change(old, new, "restored"), actor)
 
 

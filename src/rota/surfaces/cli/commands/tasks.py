@@ -102,7 +102,10 @@ def submit(session: Session, task_type: str, text: str | None, lines: bool, **gi
     It is stored when this returns. Its id is printed.
 
     An input of several JSON lines gives a task for each, in batches of 500; if a line is wrong, nothing is
-    submitted."""
+    submitted.
+
+    No code is loaded: what a decorator says of submissions (queue, priority, unique_for, …) counts for
+    function.submit in Python. Say it here with options."""
     inputs = [None] if text is None else json_lines(text, by_line=lines)
     if given["schedule_at"] is not None and given["delay"] is not None:
         raise click.UsageError("--at and --in were both given; give one of them")
