@@ -201,9 +201,11 @@ async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
     is behind them, one claim after the other."""
     query = _ready(ask, tuple(sorted(ask.kinds)), tx.now)
     ready = await tx.find(query, ask.limit, lock=True)
-    if len(ready) == ask.limit and any(_has_to_ask(task, ask, tx.now) for task in ready):
+    have_to_ask = [task for task in ready if _has_to_ask(task, ask, tx.now)]
+    if have_to_ask and len(ready) == ask.limit:
         ready = await tx.find(query, ask.limit + ASKED_AHEAD, lock=True)
-    asking = await _with_late_gates(tx, ask, [task for task in ready if _has_to_ask(task, ask, tx.now)])
+        have_to_ask = [task for task in ready if _has_to_ask(task, ask, tx.now)]
+    asking = await _with_late_gates(tx, ask, have_to_ask)
     gates = await Gates.of(tx, asking.values())
     passed: list[tuple[Task, Task]] = []
     turned_away: list[tuple[Task, Task]] = []
