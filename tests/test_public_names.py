@@ -23,7 +23,7 @@ preview why run_due enable_schedule disable_schedule close start_workflow start_
 create_template get_template list_templates update_template delete_template execute_template create_tenant get_tenant
 list_tenants set_limits suspend_tenant resume_tenant create_key list_keys revoke_key events nodes waiting list_queues
 pause_queue resume_queue drain_queue replay_many explained_runs last_runs open_schedules overview plan apply export
-forecast spread cancel_page replay_page
+forecast spread cancel_page replay_page schedule_id template_id
 """.split()  # noqa: SIM905  a list of words reads better as words
 
 

@@ -50,6 +50,7 @@ SCHEDULE_CALLS = [
         "create_schedule",
         "create_schedules",
         "get_schedule",
+        "schedule_id",
         "list_schedules",
         "sorted_schedules",
         "count_schedules",
@@ -88,7 +89,8 @@ SCHEDULE_CALLS = [
 PLAN_CALLS = ["plan", "plan_create", "plan_update", "apply", "export"]
 FORECAST_CALLS = ["forecast", "spread"]
 TEMPLATE_CALLS = [
-    *("create_template", "get_template", "list_templates", "update_template", "delete_template"),
+    *("create_template", "get_template", "template_id", "list_templates"),
+    *("update_template", "delete_template"),
     "execute_template",
 ]
 CALENDAR_CALLS = [

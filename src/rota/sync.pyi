@@ -251,6 +251,9 @@ class Queue:
     def create_schedules(self, schedules: Mapping[str, ScheduleOptions]) -> builtins.list[Schedule]:
         """Create many schedules in one transaction, all of them or none: by key, the options of `create_schedule`."""
     def get_schedule(self, schedule_id: str) -> Schedule: ...
+    def schedule_id(self, beginning: str) -> str:
+        """The id of the one schedule, living or deleted, whose id begins so. A name, and what begins no id, is taken as
+        it is."""
     def list_schedules(
         self,
         *,
@@ -432,6 +435,8 @@ class Queue:
 
         No two templates have the same alias, letter case, `-` and `_` aside, and it serves wherever an id does."""
     def get_template(self, template_id: str) -> Template: ...
+    def template_id(self, beginning: str) -> str:
+        """The id of the one template whose id begins so. An alias, and what begins no id, is taken as it is."""
     def list_templates(self, *, limit: int = 100, cursor: str | None = None) -> Page[Template]:
         """The newest templates; give a page's `next_cursor` as `cursor` to go on."""
     def update_template(

@@ -15,6 +15,7 @@ import pytest
 
 from command_line import complaint, document, rota
 from forked import Forked
+from rota import sync
 from rota.surfaces.cli import render
 
 KIND = "generate_the_quarterly_report_finance"
@@ -196,6 +197,15 @@ def test_a_key_is_revoked_by_the_beginning_of_its_id() -> None:
     same = next(n for n in range(36) if one[n] != two[n])
     assert "revoked ci" in rota(f"keys revoke {one[: same + 1]}").stdout
     assert "revoked cd" in rota("keys revoke 0").stdout
+
+
+def test_an_end_of_a_list_in_another_order_is_refused() -> None:
+    with sync.connect("sqlite:///rota.db") as queue:
+        for name in ("a", "b"):
+            queue.create_schedule(name, task_type="send", interval="1h")
+        newest = queue.list_schedules(limit=1).next_cursor
+    said = complaint(f"schedule list --cursor {newest}")
+    assert said.endswith("is where a list in another order ended; give the next_cursor of a page by name")
 
 
 def test_what_may_have_been_meant_is_said() -> None:

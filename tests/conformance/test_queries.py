@@ -91,6 +91,7 @@ from rota.stores.queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SchedulesByBeginning,
     SchedulesByKeys,
     SchedulesByName,
     SchedulesByNextTime,
@@ -315,6 +316,11 @@ SENTENCES: dict[type[Query[Record]], Sentence] = {
         lambda q, m: (m.tenant, m.alias.lower().replace("-", "").replace("_", "")) == (q.tenant, q.alias_key),
         lambda m: m.id,
     ),
+    SchedulesByBeginning: Sentence(
+        Schedule,
+        lambda q, s: s.tenant == q.tenant and s.id.startswith(q.beginning),
+        lambda s: s.id,
+    ),
     SchedulesByName: Sentence(
         Schedule,
         lambda q, s: s.deleted_at is None and matching_schedule(q, s) and s.key > (q.after or ""),
@@ -532,8 +538,8 @@ def every_question(kind: type[Query[Record]], records: list[Record]) -> Iterator
         yield from (kind(at=at) for at in some(*TIMES))
     elif kind is OpenTasks:
         yield OpenTasks()
-    elif kind is TasksByBeginning:
-        known = [each.id for each in records if type(each) is Task]
+    elif kind is TasksByBeginning or kind is SchedulesByBeginning:
+        known = [each.id for each in records if type(each) is SENTENCES[kind].record]
         beginnings = ("", "nobody", *known[:2], *(id[:length] for id in known[::5] for length in (1, 2, 8)))
         yield from (kind(tenant=who, beginning=each) for who in TENANTS for each in dict.fromkeys(beginnings))
     elif kind in (EndedTasks, ReturnedTasks, EndedRuns, UpdatedSteps):

@@ -54,6 +54,7 @@ from rota.stores.queries import (
     RunList,
     ScheduleByKey,
     ScheduleList,
+    SchedulesByBeginning,
     SchedulesByKeys,
     SchedulesByName,
     SchedulesByNextTime,
@@ -346,6 +347,7 @@ class Stream:
             lambda: ReturnedTasks(tenant=who, since=at, after=after),
             lambda: EndedRuns(tenant=who, since=at, after=after),
             lambda: ScheduleList(tenant=None, after=after, **self.schedule_filter()),
+            lambda: SchedulesByBeginning(tenant=who, beginning=(behind or "")[:2]),
             lambda: SchedulesByName(
                 tenant=who, after=self.chance.choice((None, "a")), first=2, **self.schedule_filter()
             ),

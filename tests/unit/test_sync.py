@@ -139,6 +139,8 @@ CALLS: dict[str, Call] = {
     "for_tenant": lambda queue: queue.for_tenant("other"),
     "get": lambda queue: queue.get(a_task(queue)),
     "task_id": lambda queue: queue.task_id(a_task(queue)[:30]),
+    "schedule_id": lambda queue: queue.schedule_id("hourly"),
+    "template_id": lambda queue: queue.template_id(a_template(queue)),
     "get_schedule": lambda queue: queue.get_schedule("hourly"),
     "get_template": lambda queue: queue.get_template(a_template(queue)),
     "get_tenant": lambda queue: queue.get_tenant("acme"),

@@ -69,6 +69,7 @@ __all__ = [
     "ScheduleByKey",
     "ScheduleFilter",
     "ScheduleList",
+    "SchedulesByBeginning",
     "SchedulesByKeys",
     "SchedulesByName",
     "SchedulesByNextTime",
@@ -278,6 +279,13 @@ class ScheduleList(Query[Schedule], ScheduleFilter, frozen=True, kw_only=True):
     deleted: bool = False
     newest: int | None = None
     after: Cursor | None = None
+
+
+class SchedulesByBeginning(Query[Schedule], frozen=True, kw_only=True):
+    """Schedule: of `tenant`, living or deleted, whose id begins with `beginning`. By id."""
+
+    tenant: str
+    beginning: str
 
 
 class SchedulesByName(Query[Schedule], ScheduleFilter, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from .schedules import (
     one_schedule,
     schedule_events,
     schedule_runs,
+    schedules_by_beginning,
     upcoming,
     why,
 )
@@ -50,6 +51,7 @@ from .tenants import (
     one_tenant,
     task_limits,
     template_named,
+    templates_by_beginning,
     tenants_in_use,
 )
 
@@ -82,6 +84,7 @@ __all__ = [
     "recent_tasks",
     "schedule_events",
     "schedule_runs",
+    "schedules_by_beginning",
     "some_tasks",
     "steps_of_task",
     "task_limits",
@@ -90,6 +93,7 @@ __all__ = [
     "task_query",
     "tasks_by_beginning",
     "template_named",
+    "templates_by_beginning",
     "tenants_in_use",
     "unread_signals",
     "upcoming",

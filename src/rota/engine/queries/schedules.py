@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain import recurrence
+from ...domain.errors import NotFound
 from ...domain.model import (
     Event,
     Run,
@@ -32,6 +33,7 @@ from ...stores.queries import (
     LiveTasks,
     RunList,
     ScheduleList,
+    SchedulesByBeginning,
     SchedulesByName,
     SchedulesByNextTime,
 )
@@ -68,6 +70,16 @@ async def deleted_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
 @as_work
 async def one_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
     return await find_schedule(tx, tenant, key)
+
+
+@as_work
+async def schedules_by_beginning(tx: Tx, tenant: str, beginning: str, limit: int) -> list[Schedule]:
+    """The schedules whose ids begin so, living or deleted; none, if this is the name or the id of one."""
+    try:
+        await find_any_schedule(tx, tenant, beginning)
+    except NotFound:
+        return await tx.find(SchedulesByBeginning(tenant=tenant, beginning=beginning), limit)
+    return []
 
 
 LOOKED_THROUGH = 10_000

@@ -20,6 +20,7 @@ from ...stores.queries import (
     GateList,
     OpenTasks,
     ScheduleList,
+    TemplateList,
     TenantList,
 )
 from ..commands.shared import find_any_schedule, find_calendar, find_every, find_template
@@ -38,6 +39,10 @@ async def template_named(tx: Tx, tenant: str, name: str) -> str:
         return name
 
 
+_LAST = "\U0010ffff"
+"""Behind every text that begins as what stands before it."""
+
+
 class TenantUse(msgspec.Struct, frozen=True, kw_only=True):
     """A tenant, and how much there is of it now: living schedules, tasks that are pending or running. One that has
     no record of its own (`version` 0) is shown with the default limits."""
@@ -50,6 +55,17 @@ class TenantUse(msgspec.Struct, frozen=True, kw_only=True):
 @as_work
 async def one_template(tx: Tx, tenant: str, id: str) -> Template:
     return await find_template(tx, tenant, id)
+
+
+@as_work
+async def templates_by_beginning(tx: Tx, tenant: str, beginning: str, limit: int) -> list[Template]:
+    """The templates whose ids begin so; none, if this is the name or the id of one."""
+    try:
+        await find_template(tx, tenant, beginning)
+    except NotFound:
+        found = await tx.find(TemplateList(tenant=tenant, after=beginning + _LAST), limit)
+        return [each for each in found if each.id.startswith(beginning)]
+    return []
 
 
 @as_work

@@ -63,6 +63,7 @@ from ..queries import (
     ScheduleByKey,
     ScheduleFilter,
     ScheduleList,
+    SchedulesByBeginning,
     SchedulesByKeys,
     SchedulesByName,
     SchedulesByNextTime,
@@ -307,6 +308,13 @@ def _among_newest(
     return entries if last is None else takewhile(lambda entry: entry >= last, entries)
 
 
+def _schedules_by_beginning(state: State, query: SchedulesByBeginning) -> Iterator[Schedule]:
+    found = _records(state, Schedule, state.index["schedule_created"].ascending((query.tenant,)))
+    return iter(
+        sorted((each for each in found if each.id.startswith(query.beginning)), key=lambda each: each.id)
+    )
+
+
 def _by_name(state: State, query: SchedulesByName) -> Iterator[Schedule]:
     after = () if query.after is None else (query.after, _LAST)
     return _in_order(state, "living_key", query, after)
@@ -426,6 +434,7 @@ _WALKS: dict[type[Query[Record]], Walk] = {
     ScheduleByKey: _by_key,
     ScheduleList: _schedule_list,
     SchedulesByKeys: _by_keys,
+    SchedulesByBeginning: _schedules_by_beginning,
     SchedulesByName: _by_name,
     SchedulesByNextTime: _by_next_time,
     SignalList: _signal_list,

@@ -539,6 +539,11 @@ where (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and (:deleted::boolean or coalesce(deleted_at, 'infinity') = 'infinity') and {schedule_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- name: schedules_by_beginning
+select {what} from {schema}.schedule
+where id >= :beginning::text and id < :beginning::text || chr(1114111) and tenant || '' = :tenant::text
+order by id limit :limit::bigint {lock}
+
 -- name: schedules_by_next_time
 select {what} from {schema}.schedule
 where deleted_at is null and tenant = :tenant::text

@@ -305,6 +305,11 @@ where (created_at, id) < (:after_at, :after_id)
   and (:deleted or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit
 
+-- name: schedules_by_beginning
+select {what} from schedule indexed by sqlite_autoindex_schedule_1
+where id >= :beginning and id < :beginning || char(1114111) and tenant = :tenant
+order by id limit :limit
+
 -- name: schedules_by_next_time
 select {what} from schedule indexed by schedule_next_time
 where deleted_at is null and tenant = :tenant

@@ -7,6 +7,7 @@ refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...domain.checks import check_text, shown
+from ...domain.checks import check_key, check_text, shown
 from ...domain.errors import Invalid
 from ...domain.model import (
     Limits,
@@ -57,11 +58,15 @@ __all__ = [
     "new_schedule",
     "new_target",
     "parsed_cursor",
+    "parsed_name_cursor",
     "schedule_changes",
     "submission",
     "submissions",
     "unsaved_schedule",
 ]
+
+_TIME_CURSOR = re.compile(r"\d{4}-\d\d-\d\dT[^~]+~[0-9a-f-]{36}")
+"""What `cursor_text` writes."""
 
 _FOR_TASK = {name: option for name, option in options_of(TaskOptions).items() if name != "metadata"}
 """What is given beside a target, for its task. A schedule has metadata of its own."""
@@ -268,3 +273,12 @@ def parsed_cursor(value: object) -> Cursor | None:
         return Cursor(aware(datetime.fromisoformat(at)), id)
     except (ValueError, OverflowError, OSError):
         raise Invalid("cursor", f"{shown(value)} is not a cursor", "give the next_cursor of a page") from None
+
+
+def parsed_name_cursor(value: object) -> str | None:
+    """Where a page by name ended: the name. The end of a page in another order would be read as one: refused."""
+    name = None if value is None else check_key(value, "cursor")
+    if name is not None and _TIME_CURSOR.fullmatch(name):
+        problem = f"{shown(value)} is where a list in another order ended"
+        raise Invalid("cursor", problem, "give the next_cursor of a page by name")
+    return name

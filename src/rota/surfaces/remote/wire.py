@@ -35,6 +35,7 @@ __all__ = [
 
 _OF_VIEWERS = """
 now get task_id list count waiting steps artifacts get_schedule list_schedules runs preview why schedule_history alarms
+schedule_id template_id
 alarm_rules get_template list_templates get_calendar list_calendars nodes list_queues task_limits plan export forecast
 """
 _OF_OPERATORS = """

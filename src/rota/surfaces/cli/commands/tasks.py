@@ -267,7 +267,8 @@ def contents_of(screen: Screen, task: Task) -> Iterator[tuple[str, str]]:
 @click.option("--count", is_flag=True, help="Only how many there are.")
 @with_session
 def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **filters: Any) -> None:
-    """The newest tasks that match all filters."""
+    """The newest tasks that match all filters. A terminal shows the queues only if one is not `default`, or with
+    --wide."""
     screen = session.screen
     if count:
         number = session.run(lambda queue: queue.count(**filters))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from ....domain.checks import check_number, check_text
+from ....domain.errors import Refused
 from ....domain.model import Run
 from ....domain.tenants import check_tenant
 from ....engine.app import App
@@ -20,6 +21,7 @@ from .. import arguments
 from ..known_nodes import KnownNodes
 
 __all__ = [
+    "CANDIDATES",
     "LIMIT",
     "MOST",
     "Batch",
@@ -29,12 +31,15 @@ __all__ = [
     "Report",
     "check_actor",
     "check_limit",
+    "only_one",
     "page_of",
 ]
 
 T = TypeVar("T")
 LIMIT = 100
 MOST = 10_000
+CANDIDATES = 5
+"""As many are named where the beginning of an id is that of several."""
 
 
 class Page(list[T], Generic[T]):
@@ -123,6 +128,15 @@ def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page
     if len(found) == limit:
         page.next_cursor = arguments.cursor_text(at(found[-1]), found[-1].id)
     return page
+
+
+def only_one(what: str, beginning: str, found: Mapping[str, str]) -> str | None:
+    """The one id that was found, if any. If there are several, they are named, each with what is said of it."""
+    if len(found) > 1:
+        candidates = ", ".join(f"{id} ({about})" for id, about in list(found.items())[:CANDIDATES])
+        count = f"more than {CANDIDATES}" if len(found) > CANDIDATES else len(found)
+        raise Refused("ambiguous_id", what=what, beginning=beginning, count=count, candidates=candidates)
+    return next(iter(found), None)
 
 
 def check_limit(value: object) -> int:

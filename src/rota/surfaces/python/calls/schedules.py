@@ -47,7 +47,7 @@ from ....stores.queries import (
 from ...redaction import carried
 from .. import arguments
 from ..arguments import check_registered
-from .base import LIMIT, MOST, Calls, DueRuns, Page, check_limit, page_of
+from .base import CANDIDATES, LIMIT, MOST, Calls, DueRuns, Page, check_limit, only_one, page_of
 
 __all__ = ["ScheduleCalls"]
 
@@ -119,6 +119,13 @@ class ScheduleCalls(Calls):
 
     async def get_schedule(self, schedule_id: str) -> Schedule:
         return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
+
+    async def schedule_id(self, beginning: str) -> str:
+        """The id of the one schedule, living or deleted, whose id begins so. A name, and what begins no id, is taken as
+        it is."""
+        text = check_key(beginning)
+        found = await self.store.read(queries.schedules_by_beginning(self.tenant, text, CANDIDATES + 1))
+        return only_one("schedule", text, {each.id: each.key for each in found}) or text
 
     async def list_schedules(
         self,
@@ -399,7 +406,7 @@ class ScheduleCalls(Calls):
             raise Invalid("order", "deleted schedules are listed newest first only", "leave it out")
         if order is ScheduleOrder.NEXT:
             return SchedulesByNextTime(tenant=self.tenant, after=arguments.parsed_cursor(cursor), **chosen)
-        after = None if cursor is None else check_key(cursor, "cursor")
+        after = arguments.parsed_name_cursor(cursor)
         return SchedulesByName(tenant=self.tenant, after=after, **chosen)
 
     async def _chosen_schedules(self, filters: ScheduleFilters) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ....domain import task as life
 from ....domain.checks import check_duration, check_number, check_text, check_time, shown, storable
-from ....domain.errors import Invalid, NotFound, Refused, StoreError
+from ....domain.errors import Invalid, NotFound, StoreError
 from ....domain.model import LIVE, Change, Task, TaskStatus
 from ....domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
 from ....domain.task import Submission
@@ -23,7 +23,7 @@ from ....engine.observe import tracing
 from ....stores.base import Store
 from ....stores.queries import Cursor
 from .. import arguments
-from .base import LIMIT, Batch, Calls, Page, Report, check_limit, page_of
+from .base import CANDIDATES, LIMIT, Batch, Calls, Page, Report, check_limit, only_one, page_of
 
 __all__ = ["TaskCalls", "Tasks", "task_id_of"]
 
@@ -33,7 +33,6 @@ AT_ONCE = 500
 WHOLE = 36
 """How long an id is."""
 _BEGINNING = re.compile("[0-9a-f-]+")
-CANDIDATES = 5
 LOOK_AGAIN = timedelta(seconds=30)
 
 _TASKS = frozenset({Task})
@@ -89,7 +88,10 @@ class TaskCalls(Calls):
         if len(text) >= WHOLE or not _BEGINNING.fullmatch(text):
             return text
         found = await self.store.read(queries.tasks_by_beginning(self.tenant, text, CANDIDATES + 1))
-        return _only_one(text, found)
+        id = only_one("task", text, {task.id: f"{task.kind}, {task.status}" for task in found})
+        if id is None:
+            raise NotFound("task", text)
+        return id
 
     async def list(
         self, *, limit: int = LIMIT, cursor: str | None = None, **filters: Unpack[TaskFilters]
@@ -315,17 +317,6 @@ def task_id_of(field: str, value: object) -> str:
     if not isinstance(value, str) or not value or storable(value) != value:
         raise Invalid(field, f"{shown(value)} is not an id", "give the id of a task")
     return value
-
-
-def _only_one(beginning: str, found: Sequence[Task]) -> str:
-    """The id of the one that was found; if there are several, all are named."""
-    if not found:
-        raise NotFound("task", beginning)
-    if len(found) > 1:
-        candidates = ", ".join(f"{task.id} ({task.kind}, {task.status})" for task in found[:CANDIDATES])
-        count = f"more than {CANDIDATES}" if len(found) > CANDIDATES else len(found)
-        raise Refused("ambiguous_id", what="task", beginning=beginning, count=count, candidates=candidates)
-    return found[0].id
 
 
 def _listed(field: str, value: object, accepted: str) -> Iterable[Any]:

@@ -10,7 +10,7 @@ from ....domain.options import TemplateChanges, TemplateOptions
 from ....engine import commands, queries
 from ....stores.queries import TemplateList
 from ...redaction import restored
-from .base import LIMIT, Calls, Page, check_limit
+from .base import CANDIDATES, LIMIT, Calls, Page, check_limit, only_one
 
 __all__ = ["TemplateCalls"]
 
@@ -30,6 +30,12 @@ class TemplateCalls(Calls):
 
     async def get_template(self, template_id: str) -> Template:
         return await self.store.read(queries.one_template(self.tenant, _id(template_id)))
+
+    async def template_id(self, beginning: str) -> str:
+        """The id of the one template whose id begins so. An alias, and what begins no id, is taken as it is."""
+        text = _id(beginning)
+        found = await self.store.read(queries.templates_by_beginning(self.tenant, text, CANDIDATES + 1))
+        return only_one("template", text, {each.id: each.alias for each in found}) or text
 
     async def list_templates(self, *, limit: int = LIMIT, cursor: str | None = None) -> Page[Template]:
         """The newest templates; give a page's `next_cursor` as `cursor` to go on."""
