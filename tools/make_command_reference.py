@@ -23,7 +23,8 @@ _INTRO = """\
 *Made from the code by `make generated`.*
 
 Exit codes: 0 fine, 1 refused (or the store is away), 2 wrong usage. `--json` gives one JSON document, or a
-line for each thing in a stream. Durations: `30s 5m 1h 7d 2w`, also `1h30m`. Times are ISO 8601; one
+line for each thing in a stream and for each task that is named; a refusal is one sentence on stderr, and nothing on
+stdout. Durations: `30s 5m 1h 7d 2w`, also `1h30m`. Times are ISO 8601; one
 without a zone is the local time of the process. In a terminal there are colours, tables and relative
 times; in a pipe, or with `NO_COLOR`, plain text.
 

@@ -54,6 +54,7 @@ def test_what_a_task_left_is_listed_and_written(folder: Path) -> None:
         f"wrote {len(BODY):,} bytes to copy.pdf"
     )
     assert (folder / "copy.pdf").read_bytes() == BODY
+    assert document(f"artifact get {task} report.pdf -o copy.pdf") == found[2]
 
 
 def test_what_is_not_there_is_said(folder: Path) -> None:

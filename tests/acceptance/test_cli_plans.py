@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import bare_folder, complaint, document, rota
+from rota.surfaces import files
 
 FILE = """\
 templates:
@@ -56,6 +57,18 @@ def test_a_file_from_its_plan_to_its_change(folder: Path) -> None:
     assert document("schedule show nightly")["description"] == "mine"
     assert rota("apply rota.yaml --yes --force").stdout.endswith("Applied.\n")
     assert document("schedule show nightly")["description"] == ""
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "toml", "json"])
+def test_a_file_has_the_format_of_its_name_whatever_is_printed(folder: Path, suffix: str) -> None:
+    rota("apply rota.yaml --yes")
+    said = document(f"export -o out.{suffix}")
+    assert said["file"] == f"out.{suffix}"
+    assert said["schedules"] == len(files.read(folder / f"out.{suffix}")["schedules"])
+    (folder / "crontab").write_text("0 9 * * * true\n")
+    taken = document(f"import crontab crontab --timezone Europe/Paris -o cron.{suffix}")
+    assert taken == {"file": f"cron.{suffix}", "taken": 1, "zones": ["Europe/Paris"]}
+    assert len(files.read(folder / f"cron.{suffix}")["schedules"]) == 1
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "toml", "json"])

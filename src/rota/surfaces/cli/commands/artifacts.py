@@ -68,7 +68,9 @@ def _row(session: Session, artifact: Artifact) -> list[Cell | str]:
 @click.option("-o", "--output", metavar="FILE", default=STDOUT, help="Where to write it; - is stdout.")
 @with_session
 def get(session: Session, task_id: str, name: str, output: str) -> None:
-    """Write one artifact of a task to stdout, or to a file. A file is there when all of it is."""
+    """Write one artifact of a task to stdout, or to a file. A file is there when all of it is. With a file, --json
+    prints what is known of the artifact."""
+    from ...shapes import artifact as shape
 
     async def write(queue: Queue) -> Artifact:
         opened = await queue.open_artifact(await queue.task_id(task_id), name)
@@ -80,7 +82,9 @@ def get(session: Session, task_id: str, name: str, output: str) -> None:
         return opened.artifact
 
     written = session.run(write, may_be_long=output == STDOUT)
-    if output != STDOUT:
+    if output != STDOUT and session.as_json:
+        session.screen.json(shape(written))
+    elif output != STDOUT:
         session.screen.remark(f"wrote {written.size:,} bytes to {output}")
 
 

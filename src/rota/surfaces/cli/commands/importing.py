@@ -57,13 +57,15 @@ def crontab(
     is_system = str(file).startswith(_OF_SYSTEM) if system is None else system
     found = imported(_text(file), timezone=zone, system=is_system)
     chosen = format_ or ("yaml" if output is None else files.format_of(output))
-    written = files.write(found.document, "json" if session.as_json else chosen)
     for remark in found.remarks:
         session.screen.warn(remark)
     if output is None:
-        click.echo(written, nl=False)
+        click.echo(files.write(found.document, "json" if session.as_json else chosen), nl=False)
     else:
-        output.write_text(written, "utf-8")
+        output.write_text(files.write(found.document, chosen), "utf-8")
+        if session.as_json:
+            session.screen.json({"file": str(output), "taken": found.taken, "zones": list(found.zones)})
+            return
     lines = "1 line" if found.taken == 1 else f"{found.taken:,} lines"
     clocks = ", ".join(found.zones) or zone
     said = (

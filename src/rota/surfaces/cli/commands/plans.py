@@ -95,11 +95,15 @@ def export(session: Session, output: Path | None, format_: str | None) -> None:
 
     chosen = format_ or ("yaml" if output is None else files.format_of(output))
     document = session.run(lambda queue: queue.export())
-    written = files.write(document, "json" if session.as_json else chosen)
     if output is None:
-        click.echo(written, nl=False)
+        click.echo(files.write(document, "json" if session.as_json else chosen), nl=False)
         return
-    output.write_text(written, "utf-8")
+    output.write_text(files.write(document, chosen), "utf-8")
+    if session.as_json:
+        session.screen.json(
+            {"file": str(output), **{section: len(named) for section, named in document.items()}}
+        )
+        return
     found = ", ".join(f"{len(named):,} {section}" for section, named in document.items())
     session.screen.remark(f"wrote {output}: {found}")
 
