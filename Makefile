@@ -86,6 +86,7 @@ generated: $(READY)  ## what is made from the code: the sync stub, the tables of
 docs: $(READY)  ## the documentation as a site, in build/site
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "To read it, with its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8001"
 
 picture: $(READY)  ## docs/demo.svg, recorded from the real commands
 	$(BIN)/python docs/record.py
