@@ -303,13 +303,6 @@ def test_no_color_is_respected() -> None:
     assert "\x1b[" not in seen
 
 
-def test_bulk_submits_have_a_progress_bar_in_a_terminal(folder: Path) -> None:
-    (folder / "many.jsonl").write_text('{"n": 1}\n' * 1500)
-    seen, _ = in_a_terminal("submit", "-t", "t", "-i", "@many.jsonl")
-    assert "1500/1500" in seen
-    assert "submitted 1,500 tasks" in seen
-
-
 def test_json_is_never_coloured() -> None:
     seen, _ = in_a_terminal("--json", "list")
     assert json.loads(seen) == {"tasks": [], "next_cursor": None}
