@@ -29,14 +29,11 @@ def store(
 _collected: dict[str, set[str]] = {}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Remember which cases run on which stores, for the guard."""
-    for item in items:
-        of_this_suite = item.path.parent == Path(__file__).parent
-        if of_this_suite and isinstance(item, pytest.Function) and "store" in item.fixturenames:
-            name = item.callspec.params.get("store") if hasattr(item, "callspec") else None
-            _collected.setdefault(f"{item.path.name}::{item.originalname}", set()).add(str(name))
+    if isinstance(item, pytest.Function) and "store" in item.fixturenames:
+        name = item.callspec.params.get("store") if hasattr(item, "callspec") else None
+        _collected.setdefault(f"{item.path.name}::{item.originalname}", set()).add(str(name))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,27 +15,18 @@ from runtimes.world import on_bench
 from stores import ADDRESSES
 from worlds import THOROUGH
 
-HERE = Path(__file__).parent
 PLACES: dict[str, Callable[[Path], str]] = {"memory": lambda folder: "memory:", **ADDRESSES}
 OPTIONS: dict[str, Any] = {"allow_shell": True, "allow_private_addresses": True}
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [] if THOROUGH else [item for item in items if _is_left_out(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "bench" in metafunc.fixturenames:
+        places = list(PLACES)
+        own = places[crc32(metafunc.definition.nodeid.encode()) % len(places)]
+        metafunc.parametrize("bench", places if THOROUGH else [own], indirect=True)
 
 
-def _is_left_out(item: pytest.Item) -> bool:
-    if HERE not in item.path.parents or not isinstance(item, pytest.Function):
-        return False
-    place = item.callspec.params.get("bench") if hasattr(item, "callspec") else None
-    case = item.nodeid.replace(f"{place}", "")
-    return place is not None and place != list(PLACES)[crc32(case.encode()) % len(PLACES)]
-
-
-@pytest.fixture(params=PLACES)
+@pytest.fixture
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where its records are. The bench is filled in when the test is called."""
     return PLACES[request.param](tmp_path)

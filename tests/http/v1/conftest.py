@@ -19,7 +19,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     shop.close()
 
 
-@pytest.fixture(params=ADDRESSES)
+@pytest.fixture
 def api(request: pytest.FixtureRequest, shop: Shop) -> Iterator[Api]:
     """With the engine in it."""
     api = Api(shop.server(request.param, engine=True))
@@ -27,7 +27,7 @@ def api(request: pytest.FixtureRequest, shop: Shop) -> Iterator[Api]:
     api.close()
 
 
-@pytest.fixture(params=ADDRESSES)
+@pytest.fixture
 def still(request: pytest.FixtureRequest, shop: Shop) -> Iterator[Api]:
     """Without an engine: nothing happens by itself."""
     api = Api(shop.server(request.param, engine=False))
@@ -35,7 +35,7 @@ def still(request: pytest.FixtureRequest, shop: Shop) -> Iterator[Api]:
     api.close()
 
 
-@pytest.fixture(params=ADDRESSES)
+@pytest.fixture
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     """A store that nobody has used, without an engine."""
     with serving(ADDRESSES[request.param](tmp_path), document_app()) as served:
