@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 
 from rota import App, Queue
@@ -20,6 +19,7 @@ from rota.engine.node import Worker
 from rota.stores.base import Store
 from rota.surfaces.http import create_app
 from rota.surfaces.http.events.live import broadcasts_of
+from rota.surfaces.http.server.serving import prepared
 from rota.surfaces.stores import make_store
 
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -135,9 +135,8 @@ async def _serve(
         socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
     )  # asyncio does so only where it knows the protocol
     api = found["api"] = create_app(store, app=app, **options)
-    config = uvicorn.Config(api, log_level="critical", lifespan="on", timeout_graceful_shutdown=5)
-    server = _Quiet(config)
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    server = prepared(api, until=stop)
+    serving = asyncio.create_task(server.serve([listening]))
     allow_shell = bool(options.get("allow_shell"))
     worker = Worker(queue, app, all_tenants=True, allow_shell=allow_shell) if engine else None
     working = asyncio.create_task(worker.run(handle_signals=False)) if worker is not None else None
@@ -146,16 +145,7 @@ async def _serve(
     found["url"] = f"http://127.0.0.1:{listening.getsockname()[1]}"
     ready.set()
     await stop.wait()
-    server.should_exit = True
     if worker is not None and working is not None:
         worker.stop()
         await working
     await serving
-
-
-class _Quiet(uvicorn.Server):
-    """Signals are the test's own."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

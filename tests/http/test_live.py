@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 import rota
 from rota.engine.changes import cursor
@@ -22,8 +21,9 @@ from rota.engine.commands import look_for_alarms
 from rota.stores.base import Store
 from rota.surfaces.http import create_app
 from rota.surfaces.http.events import broadcast, live
+from rota.surfaces.http.server.serving import prepared
 from rota.surfaces.stores import make_store
-from served import NO_CERTIFICATES, _Quiet
+from served import NO_CERTIFICATES
 from stores import ADDRESSES, STORES
 
 WITHIN = 30
@@ -144,9 +144,9 @@ async def site(store: Store) -> AsyncIterator[Site]:
     await store.open()
     api = create_app(store, rate=10_000)
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(api, log_level="critical", lifespan="on", timeout_graceful_shutdown=20)
-    server = _Quiet(config)
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    stop = asyncio.Event()
+    server = prepared(api, until=stop)
+    serving = asyncio.create_task(server.serve([listening]))
     made = Site(api, store, f"http://127.0.0.1:{listening.getsockname()[1]}")
     try:
         while not server.started:
@@ -155,8 +155,7 @@ async def site(store: Store) -> AsyncIterator[Site]:
         await made.is_deserted()
     finally:
         await made.http.aclose()
-        server.should_exit = True
-        live.broadcasts_of(api).end()
+        stop.set()
         await serving
         await store.close()
 
