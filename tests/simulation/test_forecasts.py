@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rota
-from worlds import DAY, HOUR, MINUTE, START, World
+from worlds import DAY, HOUR, MINUTE, START, World, on_any_store
 
 NINE = START + 9 * HOUR
 
 
+@on_any_store
 async def test_what_is_forecast_is_what_runs(world: World) -> None:
     @world.app.task("work")
     async def work(context: rota.Context) -> None:

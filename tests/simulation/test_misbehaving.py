@@ -19,6 +19,7 @@ class Weird(BaseException):
     pass
 
 
+@on_any_store
 @pytest.mark.parametrize("jump", [40 * SECOND, HOUR, -HOUR], ids=str)
 @pytest.mark.parametrize("when", [7 * SECOND, 19 * SECOND, 33 * SECOND], ids=str)
 async def test_a_jump_of_the_clock_takes_no_task_from_a_living_worker(

@@ -15,7 +15,7 @@ from rota.engine.commands import fire_due, tick
 from rota.engine.observe.telemetry import ClockJumped
 from rota.engine.roles import scheduler
 from rota.engine.roles.scheduler import Scheduler
-from worlds import HOUR, MINUTE, SECOND, START, World, to_the_tenth
+from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store, to_the_tenth
 
 
 def handle(world: World, seconds: float = 0) -> list[datetime]:
@@ -295,6 +295,7 @@ async def test_an_expired_task_that_nobody_swept_is_not_live(world: World) -> No
     assert [row.reason for row in await world.ledger("s")][1] is None, "nothing is in its way"
 
 
+@on_any_store
 async def test_a_laptop_that_slept_causes_no_burst(world: World) -> None:
     starts = handle(world)
     world.jumps_looked_for = SECOND
@@ -428,6 +429,7 @@ async def test_a_start_that_failed_uses_up_no_run(world: World) -> None:
     assert (schedule.status, schedule.run_count) == (ScheduleStatus.COMPLETED, 2)
 
 
+@on_any_store
 async def test_jitter_delays_but_keeps_the_nominal_time(world: World) -> None:
     starts = handle(world)
     schedule = await world.schedule(cron="*/10 * * * *", jitter=300)
@@ -533,6 +535,7 @@ async def test_an_edit_never_runs_anything_by_itself(world: World) -> None:
     assert starts == [START + 75 * MINUTE]
 
 
+@on_any_store
 async def test_why_answers_in_words(world: World) -> None:
     handle(world, seconds=15 * 60)
     await world.schedule(cron="*/10 * * * *")

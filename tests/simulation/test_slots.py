@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from worlds import SECOND, START, Crowd, World
+from worlds import SECOND, START, Crowd, World, on_any_store
 
 
+@on_any_store
 async def test_a_worker_fills_its_slots_and_no_more(world: World) -> None:
     crowd = Crowd(seconds=0.1)
     world.app.task("work")(crowd.handle)

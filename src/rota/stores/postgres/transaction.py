@@ -155,8 +155,8 @@ class DatabaseTransaction:
             return written
 
     async def write(self, gathered: Writes, *, commit: bool, told: RecordTypes) -> None:
-        """Write all of the records, or raise Conflict. With `commit` this is the end of the transaction. Other nodes are
-        told of the types in `told`."""
+        """Write all of the records, or raise Conflict. With `commit` this is the end of the transaction. Other nodes
+        are told of the types in `told`."""
         writes = _in_order(self._statements, gathered)
         self._told |= told
         whole = writes[0].committing_statement if len(writes) == 1 else None
