@@ -187,7 +187,7 @@ class Group(click.Group):
         hidden_names: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("invoke_without_command", True)
+        kwargs = {"invoke_without_command": True, "callback": help_if_alone, **kwargs}
         super().__init__(*args, **kwargs)
         self.sections = sections
         self.examples = tuple(examples)
@@ -288,8 +288,9 @@ def command(*, examples: Sequence[str], **options: Any) -> Callable[[Callable[..
     return click.command(cls=Command, examples=examples, **options)
 
 
-def help_if_alone(ctx: click.Context) -> None:
+def help_if_alone() -> None:
     """Print the help of a group if no command of it was named."""
+    ctx = click.get_current_context()
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), color=ctx.color)
 

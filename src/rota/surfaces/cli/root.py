@@ -112,7 +112,7 @@ _STORE = {
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """A durable scheduler and task queue, on the store you already have."""
-    help_if_alone(ctx)
+    help_if_alone()
     if ctx.invoked_subcommand is None:
         from .apps import next_command
 
@@ -166,8 +166,8 @@ _LOOK = {
 }
 
 
-@click.group(
-    cls=Group,
+schedule = Group(
+    help="Create, look at and change schedules. A schedule is named by its id, such as daily-report.",
     sections={"Look": _LOOK, "Change": _CHANGE},
     hidden_names={"run": "process.commands:run_scheduler"},
     examples=[
@@ -176,14 +176,10 @@ _LOOK = {
         "rota schedule why nightly 2026-03-08T03:00",
     ],
 )
-@click.pass_context
-def schedule(ctx: click.Context) -> None:
-    """Create, look at and change schedules. A schedule is named by its id, such as daily-report."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+template = Group(
+    help="Store what to run, apart from when: a kind of task, a shell command, an HTTP request.",
     sections={
         "Look": {
             "list": Entry("commands.templates:list_templates", "The stored templates, newest first."),
@@ -202,14 +198,10 @@ def schedule(ctx: click.Context) -> None:
         "rota schedule create nightly --template backup --cron '0 3 * * *'",
     ],
 )
-@click.pass_context
-def template(ctx: click.Context) -> None:
-    """Store what to run, apart from when: a kind of task, a shell command, an HTTP request."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+calendar = Group(
+    help="Name days and hours once: schedules leave them out (--exclude), or keep to them (--only).",
     sections={
         "Look": {
             "list": Entry("commands.calendars:list_calendars", "All calendars, by name."),
@@ -227,14 +219,10 @@ def template(ctx: click.Context) -> None:
         "rota schedule create nightly -t backup --cron '0 3 * * *' --exclude closing-days --exclude weekends",
     ],
 )
-@click.pass_context
-def calendar(ctx: click.Context) -> None:
-    """Name days and hours once: schedules leave them out (--exclude), or keep to them (--only)."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+workflow = Group(
+    help="Start, look at, signal and cancel workflows. A run is named by its id.",
     sections={
         "Look": {
             "list": Entry("commands.workflows:list_workflows", "The newest runs."),
@@ -253,49 +241,33 @@ def calendar(ctx: click.Context) -> None:
         "rota workflow signal $ID paid 40",
     ],
 )
-@click.pass_context
-def workflow(ctx: click.Context) -> None:
-    """Start, look at, signal and cancel workflows. A run is named by its id."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+importing = Group(
+    help="Make a file of schedules out of what another scheduler has. It changes nothing by itself.",
     sections={
         "From": {"crontab": Entry("commands.importing:crontab", "A crontab, of a user or of the system.")}
     },
     examples=["rota import crontab -o rota.yaml", "rota apply rota.yaml"],
 )
-@click.pass_context
-def importing(ctx: click.Context) -> None:
-    """Make a file of schedules out of what another scheduler has. It changes nothing by itself."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+scheduler = Group(
+    help="Fire schedules. Any number may run at once: each due time starts one task.",
     sections={"Run": {"run": Entry("process.commands:run_scheduler", "Fire schedules until stopped.")}},
     examples=["rota scheduler run"],
 )
-@click.pass_context
-def scheduler(ctx: click.Context) -> None:
-    """Fire schedules. Any number may run at once: each due time starts one task."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+artifact = Group(
+    help="Get what a task left. `rota artifacts ID` lists it.",
     sections={"Look": {"get": Entry("commands.artifacts:get", "Write one to stdout or to a file.")}},
     examples=["rota artifact get 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e report.pdf -o report.pdf"],
 )
-@click.pass_context
-def artifact(ctx: click.Context) -> None:
-    """Get what a task left. `rota artifacts ID` lists it."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+queue = Group(
+    help="Look into queues, pause, resume and limit them.",
     sections={
         "Look": {"list": Entry("commands.serving:list_queues", "Every queue, and how much is in it.")},
         "Change": {
@@ -312,14 +284,10 @@ def artifact(ctx: click.Context) -> None:
         "rota queue limit mail --rate 50/s --concurrency 10",
     ],
 )
-@click.pass_context
-def queue(ctx: click.Context) -> None:
-    """Look into queues, pause, resume and limit them."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+keys = Group(
+    help="Create, list and revoke the keys of the HTTP API. Stored is only a hash of each.",
     sections={
         "Keys": {
             "create": Entry("commands.access:create_key", "Make a key. It is shown once."),
@@ -333,14 +301,10 @@ def queue(ctx: click.Context) -> None:
         "rota keys revoke ci --tenant acme",
     ],
 )
-@click.pass_context
-def keys(ctx: click.Context) -> None:
-    """Create, list and revoke the keys of the HTTP API. Stored is only a hash of each."""
-    help_if_alone(ctx)
 
 
-@click.group(
-    cls=Group,
+tenant = Group(
+    help="Create, limit and suspend tenants. A tenant that was not created can be used, too: with the default limits.",
     sections={
         "Look": {
             "list": Entry("commands.access:list_tenants", "Every tenant, what it has and what it may have.")
@@ -358,7 +322,3 @@ def keys(ctx: click.Context) -> None:
         "rota tenant suspend acme --note 'invoice 2026-07 is open'",
     ],
 )
-@click.pass_context
-def tenant(ctx: click.Context) -> None:
-    """Create, limit and suspend tenants. A tenant that was not created can be used, too: with the default limits."""
-    help_if_alone(ctx)
