@@ -1,10 +1,10 @@
-"""What a shell completes: schedules, templates, calendars, queues, ids of tasks and workflows, kinds and zones.
+"""The names in a store: what a shell completes, and what may have been meant by one that is not there.
 
 Completion never fails: at worst it knows nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -12,15 +12,27 @@ import click
 from .session import Session
 
 if TYPE_CHECKING:
+    from ...domain.errors import NotFound
     from ..python.client import Queue
 
-__all__ = ["calendars", "kinds", "queues", "schedules", "task_ids", "templates", "workflow_ids", "zones"]
+__all__ = [
+    "calendars",
+    "kinds",
+    "queues",
+    "schedules",
+    "suggested",
+    "task_ids",
+    "templates",
+    "workflow_ids",
+    "zones",
+]
 
 AT_MOST = 1000
+"""So many names are looked through."""
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def _from_store(ask: Callable[[Queue], Awaitable[Iterable[str]]]) -> Completion:
+def _from_store(ask: Callable[[Queue], Awaitable[list[str]]]) -> Completion:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         flags = {
             name: value
@@ -36,31 +48,48 @@ def _from_store(ask: Callable[[Queue], Awaitable[Iterable[str]]]) -> Completion:
     return complete
 
 
-async def _schedules(queue: Queue) -> Iterable[str]:
+async def _schedules(queue: Queue) -> list[str]:
     return [each.key for each in await queue.list_schedules(limit=AT_MOST)]
 
 
-async def _templates(queue: Queue) -> Iterable[str]:
+async def _templates(queue: Queue) -> list[str]:
     return [each.alias for each in await queue.list_templates(limit=AT_MOST)]
 
 
-async def _task_ids(queue: Queue) -> Iterable[str]:
-    return [each.id for each in await queue.list(limit=AT_MOST)]
-
-
-async def _workflow_ids(queue: Queue) -> Iterable[str]:
-    return [each.id for each in await queue.list(limit=AT_MOST, workflow=True)]
-
-
-async def _calendars(queue: Queue) -> Iterable[str]:
+async def _calendars(queue: Queue) -> list[str]:
     return [each.name for each in await queue.list_calendars()]
 
 
-async def _queues(queue: Queue) -> Iterable[str]:
+async def _tenants(queue: Queue) -> list[str]:
+    return [each.tenant.id for each in await queue.list_tenants()]
+
+
+async def _keys(queue: Queue) -> list[str]:
+    return [each.name for each in await queue.list_keys(limit=AT_MOST) if each.revoked_at is None]
+
+
+schedules = _from_store(_schedules)
+templates = _from_store(_templates)
+calendars = _from_store(_calendars)
+
+
+@_from_store
+async def task_ids(queue: Queue) -> list[str]:
+    return [each.id for each in await queue.list(limit=AT_MOST)]
+
+
+@_from_store
+async def workflow_ids(queue: Queue) -> list[str]:
+    return [each.id for each in await queue.list(limit=AT_MOST, workflow=True)]
+
+
+@_from_store
+async def queues(queue: Queue) -> list[str]:
     return [each.name for each in await queue.list_queues()]
 
 
-async def _kinds(queue: Queue) -> Iterable[str]:
+@_from_store
+async def kinds(queue: Queue) -> list[str]:
     """Those that workers have, that schedules start, and that were submitted lately."""
     handled = [kind for node in await queue.nodes(dead=True) for kind in node.kinds]
     started = [getattr(each.target, "kind", "") for each in await queue.list_schedules(limit=AT_MOST)]
@@ -79,10 +108,22 @@ def zones(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     ]
 
 
-schedules = _from_store(_schedules)
-templates = _from_store(_templates)
-task_ids = _from_store(_task_ids)
-kinds = _from_store(_kinds)
-workflow_ids = _from_store(_workflow_ids)
-calendars = _from_store(_calendars)
-queues = _from_store(_queues)
+_NAMES = {
+    "schedule": _schedules,
+    "template": _templates,
+    "calendar": _calendars,
+    "tenant": _tenants,
+    "key": _keys,
+}
+
+
+async def suggested(queue: Queue, problem: NotFound) -> NotFound:
+    """The same problem. If there is a name close to the one that was looked for, it is named."""
+    from difflib import get_close_matches
+
+    for what, name in problem.details.items():
+        near = get_close_matches(str(name), await _NAMES[what](queue), 2) if what in _NAMES else []
+        if near:
+            meant = " or ".join(repr(each) for each in near)
+            problem.args = (f"{problem}; did you mean {meant}?",)
+    return problem

@@ -75,7 +75,7 @@ class Session:
 
     async def _with_queue(self, work: Callable[[Queue], Awaitable[T]], creates: bool) -> T:
         from ...domain.errors import NotFound
-        from .suggestions import suggested
+        from .completing import suggested
 
         settings = self.settings()
         async with _queue(settings) as queue:
