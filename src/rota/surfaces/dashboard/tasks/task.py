@@ -10,34 +10,20 @@ from typing import Any, NamedTuple
 from fastapi import Response
 
 from ....domain.errors import NotFound, Refused
-from ....domain.model import Change, ChangeType, Task, TaskStatus
+from ....domain.model import Task, TaskStatus
 from ....domain.task import REPLAYABLE
 from ....domain.workflow import Step, kept_steps
+from ...attempts import Attempt, attempts_of
 from ..forms import json_of
 from ..texts import counted, person
 from ..visit import FormField, Visit
 from .steps import WIDTH, axis_of, rows_of, signals_waited_for, waits_for
 
-__all__ = ["ACTIONS", "act", "ask", "attempts_of", "show"]
+__all__ = ["ACTIONS", "act", "ask", "show"]
 
 ROWS = 150
 ACTIONS = {"cancel": "Cancel", "replay": "Replay"}
-_BEGINS = ChangeType.CLAIMED
-
-
 _LEAST = timedelta(milliseconds=1)
-
-
-class Attempt(NamedTuple):
-    """One time that a worker took a task: when it could have begun, when it began, when and how it ended."""
-
-    number: int
-    ready_at: datetime
-    began_at: datetime
-    ended: Change | None
-
-    def length(self, now: datetime) -> timedelta:
-        return (self.ended.at if self.ended else now) - self.began_at
 
 
 class AttemptBar(NamedTuple):
@@ -142,19 +128,6 @@ def _why(task: Task) -> str:
         case TaskStatus.EXPIRED:
             return "No worker took it before it expired."
     return ""
-
-
-def attempts_of(history: Sequence[Change]) -> list[Attempt]:
-    """From the lines of the history: each claim, and the line after it."""
-    found: list[Attempt] = []
-    for place, line in enumerate(history):
-        if line.type is not _BEGINS:
-            continue
-        later = [each for each in history[place + 1 :] if each.status is not TaskStatus.RUNNING]
-        before = history[place - 1] if place else line
-        ready = min(before.at + before.delay, line.at)
-        found.append(Attempt(line.attempt or len(found) + 1, ready, line.at, later[0] if later else None))
-    return found
 
 
 async def ask(visit: Visit) -> Response:

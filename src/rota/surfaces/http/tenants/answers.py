@@ -8,12 +8,11 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from ....domain import recurrence
 from ....domain.model import (
     BackfillStatus,
-    ChangeType,
     ExcludedPolicy,
     MissedRunPolicy,
     OverlapPolicy,
@@ -33,7 +32,8 @@ from ....domain.model import (
 from ....domain.options import TaskOptions, options_of
 from ....domain.serving import Waiting, WaitReason
 from ....domain.workflow import StepKind, StepStatus
-from ...shapes import Answer, ItemsAnswer, PageAnswer, Time, fields_of, shaped
+from ...attempts import Attempt, attempts_of
+from ...shapes import Answer, ItemsAnswer, PageAnswer, Time, fields_of, listed, shaped
 from ..fields import body_name, camel, camel_keys
 from .timing_answers import ScheduleTypeAnswer, schedule_type
 
@@ -424,24 +424,20 @@ def _type(record: Task) -> str:
 
 
 def attempts(record: Task) -> AttemptsAnswer:
-    """The attempts that the history tells of."""
-    found: list[AttemptAnswer] = []
-    for change in record.history:
-        if change.type is ChangeType.CLAIMED:
-            found.append(
-                AttemptAnswer(
-                    attempt=change.attempt,
-                    started_at=change.at,
-                    worker=change.actor,
-                    ended_at=None,
-                    status="running",
-                    detail="",
-                )
-            )
-        elif found and found[-1].ended_at is None and change.status is not TaskStatus.RUNNING:
-            ended = "retrying" if change.status is TaskStatus.PENDING else str(change.status)
-            found[-1] = replace(found[-1], ended_at=change.at, status=ended, detail=change.detail)
-    return AttemptsAnswer(items=found)
+    return listed(AttemptsAnswer, attempts_of(record.history), _attempt)
+
+
+def _attempt(found: Attempt) -> AttemptAnswer:
+    ended = found.ended
+    status = "running" if ended is None else "retrying" if ended.status == "pending" else str(ended.status)
+    return AttemptAnswer(
+        attempt=found.number,
+        started_at=found.began_at,
+        worker=found.worker,
+        ended_at=None if ended is None else ended.at,
+        status=status,
+        detail="" if ended is None else ended.detail,
+    )
 
 
 class BackfillAnswer(Answer, frozen=True, kw_only=True):
