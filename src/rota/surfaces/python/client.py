@@ -14,7 +14,7 @@ from ...engine.handlers.functions import TaskFunction
 from ..stores import BUCKETS, open_store
 from .calls.alarms import AlarmCalls
 from .calls.artifacts import ArtifactCalls
-from .calls.base import Batch, DueRuns, Page, Report, check_actor
+from .calls.base import Batch, DueRuns, Page, Report, all_pages, check_actor
 from .calls.calendars import CalendarCalls
 from .calls.forecasts import ForecastCalls
 from .calls.limits import LimitCalls
@@ -25,7 +25,7 @@ from .calls.templates import TemplateCalls
 from .calls.tenants import TenantCalls
 from .calls.workflows import WorkflowCalls
 
-__all__ = ["Batch", "Connecting", "DueRuns", "Page", "Queue", "Report", "connect"]
+__all__ = ["Batch", "Connecting", "DueRuns", "Page", "Queue", "Report", "all_pages", "connect"]
 
 F = TypeVar("F", bound=TaskFunction[..., Any])
 _A_BUCKET = "write my-queue, or an address such as s3://my-queue/prefix"

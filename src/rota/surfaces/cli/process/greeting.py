@@ -6,7 +6,7 @@ It reads all schedules for that, a page at a time, and keeps a bounded part."""
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from ....domain.runtimes import SHELL_KIND
 from ....engine.runtimes.runtimes import Runtimes
 from ... import words
 from ...durations import relative
-from ...python.client import Queue
+from ...python.client import Queue, all_pages
 from ..render import prose_for
 from ..session import Session
 
@@ -162,7 +162,7 @@ async def _summarize(
     tenants = [use.tenant.id for use in await queue.list_tenants() if use.schedules] if all_tenants else None
     for tenant in [queue.tenant] if tenants is None else tenants:
         of_tenant = queue.for_tenant(tenant)
-        async for page in _pages(of_tenant):
+        async for page in all_pages(of_tenant.list_schedules, status="active", limit=PAGE):
             summary.note(page)
             if handled is not None:
                 started = await _started(of_tenant, page)
@@ -170,16 +170,6 @@ async def _summarize(
                     if kind not in handled and kind and (queues is None or name in queues):
                         summary.note_lacking(kind, schedule)
     return summary
-
-
-async def _pages(queue: Queue) -> AsyncIterator[list[Schedule]]:
-    cursor = None
-    while True:
-        page = await queue.list_schedules(status="active", limit=PAGE, cursor=cursor)
-        yield page
-        cursor = page.next_cursor
-        if cursor is None:
-            return
 
 
 async def _started(queue: Queue, page: Sequence[Schedule]) -> list[tuple[str, str]]:

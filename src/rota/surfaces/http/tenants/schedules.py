@@ -18,7 +18,7 @@ from ....domain.errors import Invalid, Refused
 from ....domain.model import RunStatus, Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ....domain.schedule.definition import DEFAULTS, FIELDS
-from ...python.client import Queue
+from ...python.client import Queue, all_pages
 from ...shapes import listed, shaped
 from ..fields import SLASH, Body, Time, given_options
 from ..openapi import documented
@@ -61,12 +61,8 @@ async def change_schedules(queue: Queue, action: str, note: str | None, **filter
 
 async def _matching(queue: Queue, filters: dict[str, Any]) -> list[str]:
     """All of them before the first is changed: a change may move one out of the filter."""
-    page = await queue.list_schedules(limit=AT_ONCE, **filters)
-    ids = [each.id for each in page]
-    while page.next_cursor is not None:
-        page = await queue.list_schedules(limit=AT_ONCE, cursor=page.next_cursor, **filters)
-        ids += [each.id for each in page]
-    return ids
+    pages = all_pages(queue.list_schedules, limit=AT_ONCE, **filters)
+    return [each.id async for page in pages for each in page]
 
 
 async def _change(queue: Queue, action: str, id: str, note: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +29,7 @@ __all__ = [
     "DueRuns",
     "Page",
     "Report",
+    "all_pages",
     "check_actor",
     "check_limit",
     "only_one",
@@ -121,6 +122,15 @@ class Calls:
         after = await self._commit(page(None))
         while after is not None:
             after = await self._commit(page(after))
+
+
+async def all_pages(ask: Callable[..., Awaitable[Page[T]]], **options: Any) -> AsyncIterator[Page[T]]:
+    """Every page of a listing, such as `queue.list_schedules` with these options."""
+    page = await ask(**options)
+    yield page
+    while page.next_cursor is not None:
+        page = await ask(cursor=page.next_cursor, **options)
+        yield page
 
 
 def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:
