@@ -92,29 +92,23 @@ def when(at: datetime | None, zone: str | None = None) -> Markup:
     """A time that the script shows in the reader's zone, and on hover in the schedule's and in UTC."""
     if at is None:
         return Markup("–")
-    iso = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    about = Markup(' data-zone="{}"').format(zone) if zone and zone != "UTC" else ""
-    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
-        iso, clock(at, year=True), about, clock(at)
-    )
+    return _time(at, clock(at), Markup(' data-zone="{}"').format(zone) if zone and zone != "UTC" else "")
 
 
 def second(at: datetime) -> Markup:
     """The time of day of a line among others."""
-    iso = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}" title="{}" data-second>{}</time>').format(
-        iso, clock(at, year=True), at.astimezone(UTC).strftime("%H:%M:%S")
-    )
+    return _time(at, at.astimezone(UTC).strftime("%H:%M:%S"), Markup(" data-second"))
 
 
 def away(at: datetime | None, now: datetime) -> Markup:
     """How far off a time is; the script keeps it true."""
-    if at is None:
-        return Markup("–")
+    return Markup("–") if at is None else _time(at, relative(at, now), Markup(" data-away"))
+
+
+def _time(at: datetime, text: str, about: str) -> Markup:
+    """`about` says what the script makes of it."""
     iso = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}" title="{}" data-away>{}</time>').format(
-        iso, clock(at, year=True), relative(at, now)
-    )
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(iso, clock(at, year=True), about, text)
 
 
 def chip(status: str, text: str | None = None) -> Markup:
@@ -263,34 +257,9 @@ TEMPLATES = Environment(
     auto_reload=False,
 )
 TEMPLATES.filters.update(kind_of=kind_of, tags_of=tags_of)
-TEMPLATES.globals.update(
-    when=when,
-    second=second,
-    field=field,
-    reasons=REASONS,
-    away=away,
-    clock=clock,
-    deed=deed,
-    chip=chip,
-    sign=sign,
-    counted=counted,
-    up_to=up_to,
-    took=took,
-    size=size,
-    seconds=seconds,
-    iso=iso,
-    meter=meter,
-    pretty=pretty,
-    brief=brief,
-    told=told,
-    local=local,
-    kind_of=kind_of,
-    tags_of=tags_of,
-    owner_of=owner_of,
-    person=person,
-    duration_of=duration_of,
-    sentence=words.sentence,
-    policies=words.policies,
-    differences=differences,
-    reason=reason,
+_FUNCTIONS = (
+    *(when, second, away, clock, local, iso, took, seconds, duration_of),
+    *(chip, sign, meter, counted, up_to, size, pretty, brief, told, field, deed, person, reason),
+    *(kind_of, tags_of, owner_of, words.sentence, words.policies, differences),
 )
+TEMPLATES.globals.update({each.__name__: each for each in _FUNCTIONS}, reasons=REASONS)
