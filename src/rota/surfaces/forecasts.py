@@ -10,6 +10,7 @@ from ..domain.schedule.forecast import BusyMinute, Forecast
 from ..domain.schedule.spread import Spread
 from .durations import short
 from .shapes import Answer, Time, shaped
+from .words import counted
 
 __all__ = ["ForecastAnswer", "SpreadAnswer", "answer", "lines", "remarks", "spread_answer", "spread_lines"]
 
@@ -143,7 +144,7 @@ def lines(made: Forecast, clock: Clock) -> Iterator[str]:
 
 def remarks(made: Forecast, clock: Clock) -> Iterator[str]:
     """All of it in a sentence, and what is not in it."""
-    number = f"{made.runs:,} {_plural(made.runs, 'run')} of {made.schedules:,} {_plural(made.schedules, 'schedule')}"
+    number = f"{counted(made.runs, 'run')} of {counted(made.schedules, 'schedule')}"
     work = f", {short(timedelta(seconds=made.work))} of work" if made.work else ""
     begin, end = clock(made.start), clock(made.end)
     yield from wrap(
@@ -178,7 +179,7 @@ def _minute(minute: BusyMinute, clock: Clock) -> Iterable[str]:
     named = minute.keys[:_NAMED]
     others = minute.schedules - len(named)
     who = ", ".join(named) + (f" and {others:,} more" if others > 0 else "")
-    start = f"  {clock(minute.at):%a %d %b %H:%M}  {minute.runs:,} {_plural(minute.runs, 'run')}: "
+    start = f"  {clock(minute.at):%a %d %b %H:%M}  {counted(minute.runs, 'run')}: "
     return wrap(start + who, _WIDTH, subsequent_indent="    ")
 
 
@@ -188,7 +189,3 @@ def _sentence(spread: Spread, clock: Clock) -> str:
 
 def _work(seconds: float) -> str:
     return short(timedelta(seconds=seconds)) if seconds else "-"
-
-
-def _plural(number: int, word: str) -> str:
-    return word if number == 1 else f"{word}s"

@@ -1,10 +1,10 @@
 """Records as JSON: every field is there, times are ISO texts in UTC, durations are in seconds.
 
-The functions give plain values, for the command line. An `Answer` is the declared shape of what the HTTP API sends."""
+`plain` gives plain values, for the command line. An `Answer` is the declared shape of what the HTTP API sends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Annotated, Any, Generic, TypeVar, get_args
@@ -40,24 +40,13 @@ __all__ = [
     "ItemsAnswer",
     "PageAnswer",
     "Time",
-    "alarm",
-    "api_key",
-    "artifact",
-    "calendar",
-    "change",
-    "event",
     "fields_of",
     "listed",
     "node",
-    "occurrence",
-    "paused_queue",
+    "plain",
     "queue_use",
-    "run",
-    "schedule",
     "shaped",
-    "task",
-    "template",
-    "tenant",
+    "text",
 ]
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -116,13 +105,40 @@ def _shapes_in(kind: Any) -> Iterator[type[msgspec.Struct]]:
         yield from _shapes_in(part)
 
 
-def task(record: Task) -> dict[str, Any]:
+def plain(value: Any) -> Any:
+    """A record as plain values, or whatever holds records: a list, a page, an object."""
+    match value:
+        case Answer():
+            return msgspec.to_builtins(value)
+        case msgspec.Struct():
+            own = _OWN.get(type(value))
+            return fields_of(value, leave_out=_NOT_TOLD.get(type(value), ())) if own is None else own(value)
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case dict():
+            return {name: plain(each) for name, each in value.items()}
+    return value
+
+
+_NOT_TOLD: Mapping[type[msgspec.Struct], tuple[str, ...]] = {
+    Alarm: ("version", "tell_at"),
+    ApiKey: ("digest", "version", "signed_out", "sessions_from"),
+    Artifact: ("tenant", "version", "inline", "content"),
+    Calendar: ("id", "tenant"),
+    Event: ("version",),
+    PausedQueue: ("id", "version", "tenant"),
+    Template: ("applied",),
+}
+"""Fields that are for Rota alone, such as the digest of a key, and the bytes of an artifact."""
+
+
+def _task(record: Task) -> dict[str, Any]:
     """A task; `task_type` is its kind."""
     shape = fields_of(record, leave_out=("kind", "history", "lease_id"))
     return {"id": shape.pop("id"), "task_type": record.kind, "status": shape.pop("status"), **shape}
 
 
-def change(record: Change) -> dict[str, Any]:
+def _change(record: Change) -> dict[str, Any]:
     shape = fields_of(record)
     return {"version": shape.pop("number"), **shape}
 
@@ -131,7 +147,7 @@ _INNER = ("zone_data", "due_at", "applied", "watch", "calendars", "excluded_from
 _NOT_SHOWN = ("id", "key", "timing", "target", "metadata", *_INNER)
 
 
-def schedule(record: Schedule) -> dict[str, Any]:
+def _schedule(record: Schedule) -> dict[str, Any]:
     """A schedule; `id` is its name, `uid` what distinguishes it from a deleted one of the same name."""
     shape = fields_of(record, leave_out=_NOT_SHOWN)
     return {
@@ -146,24 +162,35 @@ def schedule(record: Schedule) -> dict[str, Any]:
     }
 
 
-def run(record: Run) -> dict[str, Any]:
+def _run(record: Run) -> dict[str, Any]:
     shape = fields_of(record, leave_out=("tenant", "version"))
     return {"task_id": record.target_id if record.target_type != "template" else None, **shape}
 
 
-def event(record: Event) -> dict[str, Any]:
-    return fields_of(record, leave_out=("version",))
-
-
-def tenant(record: Tenant) -> dict[str, Any]:
+def _tenant(record: Tenant) -> dict[str, Any]:
     """A tenant; `id` is its name. Its limits stand beside the rest."""
     shape = fields_of(record, leave_out=("tenant", "limits", "alarm_rules"))
     return {"id": shape.pop("id"), "status": shape.pop("status"), **fields_of(record.limits), **shape}
 
 
-def api_key(record: ApiKey) -> dict[str, Any]:
-    """A key, without its digest. The secret itself is not stored."""
-    return fields_of(record, leave_out=("digest", "version", "signed_out", "sessions_from"))
+def _occurrence(record: Occurrence) -> dict[str, Any]:
+    return {"at": text(record.at), "local": record.local.isoformat(), "dst": record.dst}
+
+
+def _clock_change(record: ClockChange) -> dict[str, Any]:
+    return {**fields_of(record), "reading": record.reading.isoformat()}
+
+
+_OWN: Mapping[type[msgspec.Struct], Callable[[Any], dict[str, Any]]] = {
+    Task: _task,
+    Change: _change,
+    Schedule: _schedule,
+    Run: _run,
+    Tenant: _tenant,
+    Occurrence: _occurrence,
+    ClockChange: _clock_change,
+}
+"""Records that are not told field by field."""
 
 
 def node(record: NodeState, now: datetime) -> dict[str, Any]:
@@ -172,41 +199,11 @@ def node(record: NodeState, now: datetime) -> dict[str, Any]:
     return {"id": shape.pop("id"), "alive": is_alive(record, now), **shape}
 
 
-def paused_queue(record: PausedQueue) -> dict[str, Any]:
-    return fields_of(record, leave_out=("id", "version", "tenant"))
-
-
 def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
     """A queue; `oldest_seconds` is for how long the first of its tasks could have run."""
     shape = fields_of(record, leave_out=("paused",))
     oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
-    paused = None if record.paused is None else paused_queue(record.paused)
-    return {**shape, "oldest_seconds": oldest, "paused": paused}
-
-
-def alarm(record: Alarm) -> dict[str, Any]:
-    return fields_of(record, leave_out=("version", "tell_at"))
-
-
-def artifact(record: Artifact) -> dict[str, Any]:
-    """An artifact, without its bytes and where they are."""
-    return fields_of(record, leave_out=("tenant", "version", "inline", "content"))
-
-
-def template(record: Template) -> dict[str, Any]:
-    return fields_of(record, leave_out=("applied",))
-
-
-def calendar(record: Calendar) -> dict[str, Any]:
-    return fields_of(record, leave_out=("id", "tenant"))
-
-
-def occurrence(record: Occurrence) -> dict[str, Any]:
-    return {"at": text(record.at), "local": record.local.isoformat(), "dst": record.dst}
-
-
-def clock_change(record: ClockChange) -> dict[str, Any]:
-    return {**fields_of(record), "reading": record.reading.isoformat()}
+    return {**shape, "oldest_seconds": oldest, "paused": plain(record.paused)}
 
 
 def text(at: datetime) -> str:

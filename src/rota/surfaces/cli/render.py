@@ -160,22 +160,12 @@ class Screen:
         self.remark(f"{click.style('warning:', fg='yellow', bold=True)} {text}")
 
     def json(self, document: Any) -> None:
-        """One document: indented for people, one line for programs."""
-        import json
-
-        from .. import redaction
-
-        shown = redaction.document(document)
-        indent = 2 if self.is_terminal else None
-        click.echo(json.dumps(shown, indent=indent, ensure_ascii=False, default=_plain))
+        """One document, which may hold records: indented for people, one line for programs."""
+        click.echo(_json(document, indent=2 if self.is_terminal else None))
 
     def json_line(self, document: Any) -> None:
-        import json
-
-        from .. import redaction
-
         self.still()
-        click.echo(json.dumps(redaction.document(document), ensure_ascii=False, default=_plain))
+        click.echo(_json(document))
         sys.stdout.flush()
 
     def status(self, status: str) -> Cell:
@@ -211,6 +201,10 @@ class Screen:
         return (
             seconds(at) if self.utc or not self.is_terminal else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         )
+
+    def away(self, at: datetime, now: datetime) -> str:
+        """How far off a time is; in a pipe, the time itself."""
+        return relative(at, now) if self.is_terminal else seconds(at)
 
     def when(self, at: datetime, now: datetime) -> str:
         """How far off a time is, and when that is."""
@@ -321,10 +315,17 @@ def written(value: Any) -> str:
     return json.dumps(redaction.shown(value), ensure_ascii=False, default=str)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return iso(value)
-    return str(value)
+def _json(document: Any, indent: int | None = None) -> str:
+    import json
+
+    from .. import redaction, shapes
+
+    shown = redaction.document(shapes.plain(document))
+    return json.dumps(shown, indent=indent, ensure_ascii=False, default=_text)
+
+
+def _text(value: Any) -> str:
+    return iso(value) if isinstance(value, datetime) else str(value)
 
 
 def iso(at: datetime | None) -> str:

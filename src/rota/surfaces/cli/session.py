@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
+from datetime import datetime
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,6 +68,16 @@ class Session:
             with nullcontext() if may_be_long else self.screen.busy(f"waiting for {self._place()}"):
                 return asyncio.run(self._with_queue(work, creates))
 
+    def run_timed(
+        self, work: Callable[[Queue], Awaitable[T]], *, creates: bool = False
+    ) -> tuple[T, datetime]:
+        """The same, and the time of the store after it."""
+
+        async def timed(queue: Queue) -> tuple[T, datetime]:
+            return await work(queue), await queue.now()
+
+        return self.run(timed, creates=creates)
+
     def _place(self) -> str:
         from ..stores import without_secrets
 
@@ -85,6 +96,10 @@ class Session:
                 return await work(queue)
             except NotFound as problem:
                 raise await suggested(queue, problem) from None
+
+    def tell(self, document: Any, words: str) -> None:
+        """The document, a record or what holds some, if JSON is wanted; else the words."""
+        self.screen.json(document) if self.as_json else self.screen.prose(words)
 
     def say_none(self, what: str, filters: Mapping[str, Any], advice: str = "") -> None:
         """That nothing was found: of what, where, and with which filters."""

@@ -54,9 +54,9 @@ def create_key(session: Session, role: str, name: str) -> None:
         lambda queue: queue.create_key(name, role, every_tenant=every), creates=True
     )
     if session.as_json:
-        from ...shapes import api_key as shape
+        from ...shapes import plain
 
-        return session.screen.json({**shape(made), "key": token})
+        return session.screen.json({**plain(made), "key": token})
     session.screen.say(token)
     whose = "every tenant" if every else f"tenant {made.tenant}"
     return session.screen.remark(
@@ -75,9 +75,7 @@ def list_keys(session: Session, limit: int, cursor: str | None) -> None:
         lambda queue: queue.list_keys(every_tenant=every, limit=limit, cursor=cursor)
     )
     if session.as_json:
-        from ...shapes import api_key as shape
-
-        return session.screen.json({"keys": [shape(key) for key in page], "next_cursor": page.next_cursor})
+        return session.screen.json({"keys": page, "next_cursor": page.next_cursor})
     if not page:
         return session.say_none("keys", {}, "`rota keys create --help` shows how to make one")
     ids = session.screen.ids(key.id for key in page)
@@ -104,13 +102,8 @@ def revoke_key(session: Session, key_id: str) -> None:
     """End a key, named by its id, or by its name if only one has it. It stops working within seconds, everywhere."""
     every = _names_no_tenant(session)
     revoked = _for_any_tenant(session, every).run(lambda queue: queue.revoke_key(key_id, every_tenant=every))
-    if session.as_json:
-        from ...shapes import api_key as shape
-
-        return session.screen.json(shape(revoked))
-    return session.screen.prose(
-        f"revoked {click.style(revoked.name, bold=True)} ({revoked.id}) of tenant {revoked.tenant}"
-    )
+    name = click.style(revoked.name, bold=True)
+    session.tell(revoked, f"revoked {name} ({revoked.id}) of tenant {revoked.tenant}")
 
 
 def _names_no_tenant(session: Session) -> bool:
@@ -169,7 +162,7 @@ def create_tenant(session: Session, name: str, **options: Any) -> None:
 
     A tenant need not be created to be used; one that is not has the default limits."""
     tenant = session.run(lambda queue: queue.create_tenant(name, **_limits_in(options)), creates=True)
-    _answer(session, tenant, f"created {click.style(tenant.id, bold=True)}: {_limits_in_words(tenant)}")
+    session.tell(tenant, f"created {click.style(tenant.id, bold=True)}: {_limits_in_words(tenant)}")
 
 
 @command(examples=["rota tenant list", "rota tenant list --json | jq '.[].id'"])
@@ -188,9 +181,9 @@ def list_tenants(session: Session) -> None:
 
 
 def _tenant_document(use: TenantUse) -> dict[str, Any]:
-    from ...shapes import tenant as shape
+    from ...shapes import plain
 
-    return {**shape(use.tenant), "schedule_count": use.schedules, "open_tasks": use.open_tasks}
+    return {**plain(use.tenant), "schedule_count": use.schedules, "open_tasks": use.open_tasks}
 
 
 def _tenant_row(use: TenantUse) -> list[Cell | str]:
@@ -221,7 +214,7 @@ def limits(session: Session, name: str, **options: Any) -> None:
         tenant = session.run(lambda queue: queue.set_limits(name, **changes))
     else:
         tenant = session.run(lambda queue: queue.get_tenant(name))
-    _answer(session, tenant, f"{click.style(tenant.id, bold=True)}: {_limits_in_words(tenant)}")
+    session.tell(tenant, f"{click.style(tenant.id, bold=True)}: {_limits_in_words(tenant)}")
 
 
 @command(examples=["rota tenant suspend acme --note 'invoice 2026-07 is open'"])
@@ -233,7 +226,7 @@ def suspend_tenant(session: Session, name: str, note: str) -> None:
     is recorded as skipped. Tasks that were submitted before still run."""
     tenant = session.run(lambda queue: queue.suspend_tenant(name, note))
     again = f"; `rota tenant resume {tenant.id}` ends it"
-    _answer(session, tenant, f"suspended {click.style(tenant.id, bold=True)}{again}")
+    session.tell(tenant, f"suspended {click.style(tenant.id, bold=True)}{again}")
 
 
 @command(examples=["rota tenant resume acme"])
@@ -242,13 +235,7 @@ def suspend_tenant(session: Session, name: str, note: str) -> None:
 def resume_tenant(session: Session, name: str) -> None:
     """End a suspension. What was skipped meanwhile is not made up for."""
     tenant = session.run(lambda queue: queue.resume_tenant(name))
-    _answer(session, tenant, f"resumed {click.style(tenant.id, bold=True)}")
-
-
-def _answer(session: Session, tenant: Tenant, sentence: str) -> None:
-    from ...shapes import tenant as shape
-
-    session.screen.json(shape(tenant)) if session.as_json else session.screen.prose(sentence)
+    session.tell(tenant, f"resumed {click.style(tenant.id, bold=True)}")
 
 
 def _limits_in_words(tenant: Tenant) -> str:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....domain.options import AlarmOptions
-from ...durations import relative, short
+from ...durations import short
 from .. import completing
 from ..beginnings import SCHEDULE
 from ..command import command
 from ..options import TIME, shape_options
-from ..render import Cell, seconds
+from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ __all__ = ["alarms", "rules"]
 def alarms(session: Session, over: bool, schedule: str | None, limit: int) -> None:
     """What is wrong: schedules that are late, stopped, fail or take too long, and a fleet that does not do its work.
     `rota alarm-rules` says what is to be an alarm for a tag; the --alarm options of a schedule, for that one."""
-    from ...shapes import alarm as shape
 
     async def ask(queue: Queue) -> tuple[list[Alarm], datetime]:
         own = await queue.alarms(schedule=schedule, over=over, limit=limit)
@@ -49,7 +48,7 @@ def alarms(session: Session, over: bool, schedule: str | None, limit: int) -> No
 
     found, now = session.run(ask)
     if session.as_json:
-        return session.screen.json([shape(each) for each in found])
+        return session.screen.json(found)
     if not found:
         return session.say_none("alarms" if over else "open alarms", {"schedule": schedule})
     headings = ("BEGAN", "STATE", "RULE", "SUBJECT", "WHAT", "TOLD")
@@ -58,7 +57,7 @@ def alarms(session: Session, over: bool, schedule: str | None, limit: int) -> No
 
 
 def _row(session: Session, alarm: Alarm, now: datetime) -> list[Cell | str]:
-    began = relative(alarm.began_at, now) if session.screen.is_terminal else seconds(alarm.began_at)
+    began = session.screen.away(alarm.began_at, now)
     state = Cell("open", "red")
     if alarm.over_at is not None:
         state = Cell(f"over after {short(alarm.over_at - alarm.began_at)}", "green")
@@ -97,10 +96,8 @@ def rules(session: Session, tag: str | None, remove: bool, **options: Any) -> No
 
 
 def _show_rules(session: Session, found: dict[str, AlarmRules]) -> None:
-    from ...shapes import fields_of
-
     if session.as_json:
-        return session.screen.json({tag: fields_of(each) for tag, each in sorted(found.items())})
+        return session.screen.json(dict(sorted(found.items())))
     if not found:
         return session.say_none("rules of tags", {}, "`rota alarm-rules --help` shows how to give some")
     return session.screen.table(

@@ -33,7 +33,6 @@ STDOUT = "-"
 @with_session
 def list_artifacts(session: Session, task_id: str) -> None:
     """What a task has left so far: its result, and what its handler left under a name."""
-    from ...shapes import artifact as shape
 
     async def ask(queue: Queue) -> list[Artifact]:
         return await queue.artifacts(await queue.task_id(task_id))
@@ -41,7 +40,7 @@ def list_artifacts(session: Session, task_id: str) -> None:
     found = session.run(ask)
     screen = session.screen
     if session.as_json:
-        screen.json([shape(each) for each in found])
+        screen.json(found)
     elif found:
         headings = ["NAME", "TYPE", "SIZE", "LEFT", "SHA-256"]
         screen.table(headings, [_row(session, each) for each in found], yields=("SHA-256", "LEFT"))

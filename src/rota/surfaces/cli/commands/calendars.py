@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
-from ...durations import relative
+from ...words import counted
 from .. import completing
 from ..command import command
 from ..options import TIME, shape_options, together
-from ..render import Cell, seconds
+from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
     from ....domain.model import Calendar
-    from ...python.client import Queue
 
 __all__ = ["create", "delete", "list_calendars", "show", "update"]
 
@@ -70,19 +68,18 @@ def update(session: Session, name: str, version: int | None, **given: Any) -> No
 @with_session
 def list_calendars(session: Session) -> None:
     """All calendars, by name."""
-
-    async def ask(queue: Queue) -> tuple[list[Calendar], datetime]:
-        return await queue.list_calendars(), await queue.now()
-
-    found, now = session.run(ask)
+    found, now = session.run_timed(lambda queue: queue.list_calendars())
     if session.as_json:
-        from ...shapes import calendar as shape
-
-        return session.screen.json({"calendars": [shape(each) for each in found]})
+        return session.screen.json({"calendars": found})
     if not found:
         return session.say_none("calendars", {}, "`rota calendar create --help` shows how to make one")
     rows: list[list[Cell | str]] = [
-        [Cell(each.name, "bold"), _summary(each), each.timezone or "", _changed(session, each, now)]
+        [
+            Cell(each.name, "bold"),
+            _summary(each),
+            each.timezone or "",
+            session.screen.away(each.updated_at, now),
+        ]
         for each in found
     ]
     return session.screen.table(
@@ -97,7 +94,7 @@ def show(session: Session, name: str) -> None:
     """One calendar."""
     found = session.run(lambda queue: queue.get_calendar(name))
     if session.as_json:
-        return _answer(session, found, "")
+        return session.screen.json(found)
     screen = session.screen
     screen.say(click.style(found.name, bold=True))
     if found.description:
@@ -115,14 +112,7 @@ def show(session: Session, name: str) -> None:
 def delete(session: Session, name: str) -> None:
     """Remove it for good; refused while a schedule names it."""
     session.run(lambda queue: queue.delete_calendar(name))
-    if session.as_json:
-        return session.screen.json({"name": name, "deleted": True})
-    return session.screen.say(f"deleted {name}")
-
-
-def _changed(session: Session, calendar: Calendar, now: datetime) -> str:
-    at = calendar.updated_at
-    return relative(at, now) if session.screen.is_terminal else seconds(at)
+    session.tell({"name": name, "deleted": True}, f"deleted {name}")
 
 
 def _given(given: dict[str, Any]) -> dict[str, Any]:
@@ -143,17 +133,12 @@ def _read(name: str) -> str:
 
 
 def _answer(session: Session, calendar: Calendar, verb: str) -> None:
-    if session.as_json:
-        from ...shapes import calendar as shape
-
-        return session.screen.json(shape(calendar))
-    return session.screen.prose(f"{verb} {click.style(calendar.name, bold=True)}: {_summary(calendar)}")
+    session.tell(calendar, f"{verb} {click.style(calendar.name, bold=True)}: {_summary(calendar)}")
 
 
 def _summary(calendar: Calendar) -> str:
     """`12 days until 2027-12-31, 1 rule, 22:00-06:00`"""
     days, rules = len(calendar.days), len(calendar.rules)
-    parts = [f"{days} day{'s' * (days != 1)} until {calendar.days[-1]}" for _ in range(bool(days))] + [
-        f"{rules} rule{'s' * (rules != 1)}"
-    ] * bool(rules)
+    parts = [f"{counted(days, 'day')} until {calendar.days[-1]}"] if days else []
+    parts += [counted(rules, "rule")] if rules else []
     return ", ".join([*parts, *calendar.windows])

@@ -43,7 +43,7 @@ def forecast(session: Session, start: datetime | None, end: datetime | None, by:
 
     made = session.run(ask)
     if session.as_json:
-        return session.screen.json(_builtins(forecasts.answer(made)))
+        return session.screen.json(forecasts.answer(made))
     for line in forecasts.lines(made, lambda at: _shown(session, at)):
         session.screen.prose(line, hang=6)
     return None
@@ -80,7 +80,7 @@ def spread(session: Session, at: datetime | None, over: timedelta | None, dry_ru
         shown = found
         found = session.run(lambda queue: queue.spread(shown.at, shown.over, token=shown.token))
     if session.as_json:
-        session.screen.json(_builtins(forecasts.spread_answer(found)))
+        session.screen.json(forecasts.spread_answer(found))
     elif not dry_run:
         session.screen.say(f"Spread {counted(found.moving, 'schedule')}.")
 
@@ -89,9 +89,3 @@ def _shown(session: Session, at: datetime) -> datetime:
     """On the reader's clock; in a pipe, and with `--utc`, of UTC."""
     is_utc = session.screen.utc or not session.screen.is_terminal
     return at.astimezone(UTC) if is_utc else at.astimezone()
-
-
-def _builtins(answer: Any) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(answer)

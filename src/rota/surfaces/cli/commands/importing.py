@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ...words import counted
 from ..command import command
 from ..session import Session, with_session
 
@@ -66,10 +67,9 @@ def crontab(
         if session.as_json:
             session.screen.json({"file": str(output), "taken": found.taken, "zones": list(found.zones)})
             return
-    lines = "1 line" if found.taken == 1 else f"{found.taken:,} lines"
     clocks = ", ".join(found.zones) or zone
     said = (
-        f"took {lines}, on the clock of {clocks}; nothing is changed yet:"
+        f"took {counted(found.taken, 'line')}, on the clock of {clocks}; nothing is changed yet:"
         f" `rota apply {'FILE' if output is None else output}` shows what would be, and asks"
     )
     session.screen.remark(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -116,9 +116,7 @@ def applied(session: Session, work: Callable[[Queue], Awaitable[Plan | None]]) -
     if done is None:
         session.screen.remark("nothing was changed")
         raise click.exceptions.Exit(1)
-    if session.as_json:
-        return session.screen.json(_builtins(plans.answer(done)))
-    return session.screen.say("Applied." if done.changes else "Nothing to do.")
+    session.tell(plans.answer(done), "Applied." if done.changes else "Nothing to do.")
 
 
 def check_can_ask(yes: bool) -> None:
@@ -135,7 +133,7 @@ def show_plan(session: Session, made: Plan, *, prune: bool = False, everything: 
     from ... import plans
 
     if session.as_json:
-        return session.screen.json(_builtins(plans.answer(made)))
+        return session.screen.json(plans.answer(made))
     for line in plans.lines(made, prune=prune, most=None if everything else 40):
         colour = _COLOURS.get(line[:1])
         session.screen.prose(click.style(line, fg=colour) if colour else _warned(line), hang=6)
@@ -149,12 +147,6 @@ _COLOURS = {"+": "green", "~": "yellow", "-": "red"}
 
 def _warned(line: str) -> str:
     return click.style(line, fg="yellow", bold=True) if line.startswith("    warning:") else line
-
-
-def _builtins(answer: Any) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(answer)
 
 
 def _source_of(name: str) -> App | Path:

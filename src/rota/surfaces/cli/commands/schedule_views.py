@@ -72,10 +72,7 @@ def list_schedules(session: Session, **filters: Any) -> None:
 
     page, last, now = session.run(ask)
     if session.as_json:
-        from ...shapes import schedule as shape
-
-        document = {"schedules": [shape(each) for each in page], "next_cursor": page.next_cursor}
-        return session.screen.json(document)
+        return session.screen.json({"schedules": page, "next_cursor": page.next_cursor})
     if not page:
         return session.say_none("schedules", filters, "`rota schedule create --help` shows how to make one")
     by_name = sorted(zip(page, last, strict=True), key=lambda each: (each[0].key, each[0].id))
@@ -105,7 +102,7 @@ def _paused(session: Session, schedule: Schedule, now: datetime) -> Cell | None:
         return None
     if until is None:
         return Cell(_cut(note))
-    resumes = f"resumes {relative(until, now) if session.screen.is_terminal else seconds(until)}"
+    resumes = f"resumes {session.screen.away(until, now)}"
     return Cell(f"{resumes}: {_cut(note)}" if note else resumes)
 
 
@@ -139,10 +136,7 @@ def show(session: Session, schedule_id: str) -> None:
 
     schedule, runs_what, upcoming, last, alarms, now = session.run(ask)
     if session.as_json:
-        from ...shapes import alarm as shape
-
-        open_alarms = [shape(each) for each in alarms]
-        return session.screen.json({**_document(schedule, upcoming, last, now), "alarms": open_alarms})
+        return session.screen.json({**_document(schedule, upcoming, last, now), "alarms": alarms})
     _head(session, schedule, runs_what, now)
     _open_alarms(session, alarms)
     _next_times(session, schedule, upcoming, now)
@@ -167,15 +161,15 @@ def _open_alarms(session: Session, alarms: Sequence[Alarm]) -> None:
 def _document(
     schedule: Schedule, upcoming: Sequence[Occurrence], last: Sequence[Run], now: datetime
 ) -> dict[str, Any]:
-    from ... import shapes
+    from ...shapes import plain
 
     return {
-        **shapes.schedule(schedule),
+        **plain(schedule),
         "words": words.sentence(schedule),
         "policies": words.policies(schedule),
-        "next": [shapes.occurrence(each) for each in upcoming],
-        "clock_changes": [shapes.clock_change(each) for each in schedule.clock_changes(now)],
-        "runs": [shapes.run(run) for run in last],
+        "next": upcoming,
+        "clock_changes": schedule.clock_changes(now),
+        "runs": last,
     }
 
 
@@ -275,15 +269,9 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
 @with_session
 def runs(session: Session, schedule_id: str, **filters: Any) -> None:
     """The ledger, latest first: every time the schedule was expected to run, and what became of it."""
-
-    async def ask(queue: Queue) -> tuple[Page[Run], datetime]:
-        return await queue.runs(schedule_id, **filters), await queue.now()
-
-    page, now = session.run(ask)
+    page, now = session.run_timed(lambda queue: queue.runs(schedule_id, **filters))
     if session.as_json:
-        from ...shapes import run as shape
-
-        return session.screen.json({"runs": [shape(run) for run in page], "next_cursor": page.next_cursor})
+        return session.screen.json({"runs": page, "next_cursor": page.next_cursor})
     if not page:
         return session.say_none("runs", {"schedule_id": schedule_id, **filters})
     ids = session.screen.ids(run.target_id for run in page)
@@ -323,9 +311,7 @@ def preview(session: Session, schedule_id: str, count: int) -> None:
 
     schedule, upcoming, now = session.run(ask)
     if session.as_json:
-        from ...shapes import occurrence as shape
-
-        return session.screen.json([shape(each) for each in upcoming])
+        return session.screen.json(upcoming)
     if not upcoming:
         return session.screen.say("There is no further time.")
     _occurrence_table(session, schedule.timezone, upcoming, now)
@@ -351,16 +337,13 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
 
     answer, alarms = session.run(ask)
     if session.as_json:
-        from ...shapes import run as shape
-
-        run = None if answer.run is None else shape(answer.run)
         at_text = at.isoformat() if at.tzinfo is None else at.astimezone(UTC).isoformat()
         document = {
             "id": schedule_id,
             "at": at_text,
             "status": answer.status,
             "words": str(answer),
-            "run": run,
+            "run": answer.run,
         }
         return session.screen.json(document)
     session.screen.prose(str(answer))
@@ -372,21 +355,15 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
 @with_session
 def history(session: Session, schedule_id: str) -> None:
     """Who changed what, and when, oldest first. Also of a schedule that is deleted."""
-
-    async def ask(queue: Queue) -> tuple[list[Event], datetime]:
-        return await queue.schedule_history(schedule_id), await queue.now()
-
-    events, now = session.run(ask)
+    events, now = session.run_timed(lambda queue: queue.schedule_history(schedule_id))
     if session.as_json:
-        from ...shapes import event as shape
-
-        return session.screen.json([shape(event) for event in events])
+        return session.screen.json(events)
     rows = [_event_row(session, event, now) for event in events]
     return session.screen.table(("AT", "WHO", "WHAT", "CHANGE"), rows, yields=("WHO", "CHANGE"))
 
 
 def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str]:
-    at = relative(event.at, now) if session.screen.is_terminal else seconds(event.at)
+    at = session.screen.away(event.at, now)
     return [at, event.actor, Cell(event.action, "bold"), _difference(session.screen, event)]
 
 
@@ -526,12 +503,9 @@ def _say_times(
     warnings: tuple[str, ...],
     now: datetime,
 ) -> None:
-    from ... import shapes
-
     screen = session.screen
     if session.as_json:
-        times: list[dict[str, Any]] = [shapes.occurrence(each) for each in found]
-        return screen.json({"words": sentence, "timezone": zone, "times": times, "warnings": list(warnings)})
+        return screen.json({"words": sentence, "timezone": zone, "times": found, "warnings": warnings})
     if sentence:
         screen.prose(click.style(sentence, bold=True))
     if found:

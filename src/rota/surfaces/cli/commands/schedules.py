@@ -164,11 +164,9 @@ def resume(session: Session, schedule_id: str) -> None:
 @with_session
 def trigger(session: Session, schedule_id: str, input: Any) -> None:
     """Run it now, beside its times: neither its next time nor its count moves. The task's id is printed."""
-    from ...shapes import task as shape
-
     changes = {} if input is None else {"input": input}
     task = session.run(lambda queue: queue.trigger_schedule(schedule_id, **changes))
-    session.screen.json(shape(task)) if session.as_json else session.screen.say(task.id)
+    session.tell(task, task.id)
 
 
 @command(
@@ -237,15 +235,10 @@ async def _watch(queue: Queue, schedule_id: str, begun: Backfill, bar: Bar) -> B
 
 
 def _say_backfill(session: Session, found: Backfill, *, dry_run: bool = False) -> None:
-    from ...shapes import fields_of
-
-    if session.as_json:
-        session.screen.json(fields_of(found))
-        return
     note = f" ({found.note})" if found.note else ""
     passed = f"; {found.passed:,} had run already" if found.passed else ""
     what = "dry run: would start" if dry_run else f"{found.status}{note}: started"
-    session.screen.say(f"{what} {found.started:,} of {found.total:,} times{passed}")
+    session.tell(found, f"{what} {found.started:,} of {found.total:,} times{passed}")
 
 
 @command(examples=["rota schedule delete daily-report", "rota schedule delete daily-report --hard --yes"])
@@ -259,10 +252,8 @@ def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
         check_can_ask(yes)
         click.confirm(f"Remove {schedule_id} and its history for good?", abort=True, err=True)
     session.run(lambda queue: queue.delete_schedule(schedule_id, hard=hard))
-    if session.as_json:
-        return session.screen.json({"id": schedule_id, "deleted": True, "hard": hard})
     again = "" if hard else f"; `rota schedule restore {schedule_id}` brings it back"
-    return session.screen.say(f"deleted {schedule_id}{again}")
+    session.tell({"id": schedule_id, "deleted": True, "hard": hard}, f"deleted {schedule_id}{again}")
 
 
 @command(examples=["rota schedule restore daily-report"])
@@ -282,18 +273,10 @@ def _changed(
     warn: bool = False,
 ) -> None:
     """Do it, and say how the schedule is now."""
-
-    async def work(queue: Queue) -> tuple[Schedule, datetime]:
-        return await change(queue), await queue.now()
-
-    schedule, now = session.run(work, creates=creates)
     from ....domain import recurrence
-    from ...shapes import schedule as shape
 
-    if session.as_json:
-        session.screen.json(shape(schedule))
-    else:
-        name = click.style(schedule.key, bold=True)
-        session.screen.prose(f"{verb} {name}: {words.sentence(schedule)}; {words.state(schedule, now)}")
+    schedule, now = session.run_timed(change, creates=creates)
+    name = click.style(schedule.key, bold=True)
+    session.tell(schedule, f"{verb} {name}: {words.sentence(schedule)}; {words.state(schedule, now)}")
     for warning in recurrence.warnings(schedule.timing, now, schedule.clock_changes(now)) if warn else ():
         session.screen.warn(warning)

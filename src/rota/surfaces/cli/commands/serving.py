@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...durations import relative, short
+from ...durations import short
 from .. import completing
 from ..command import command
 from ..options import DURATION
-from ..render import Cell, seconds
+from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def workers(session: Session) -> None:
     heartbeats is taken for dead, and is shown for another hour."""
     from ...shapes import node as shape
 
-    async def ask(queue: Queue) -> tuple[list[NodeState], datetime]:
-        return await queue.nodes(dead=True), await queue.now()
-
-    found, now = session.run(ask)
+    found, now = session.run_timed(lambda queue: queue.nodes(dead=True))
     if session.as_json:
         return session.screen.json([shape(node, now) for node in found])
     if not found:
@@ -45,9 +42,6 @@ def workers(session: Session) -> None:
 def _node_row(session: Session, node: NodeState, now: datetime) -> list[Cell | str]:
     from ....domain.serving import is_alive
 
-    def when(at: datetime) -> str:
-        return relative(at, now) if session.screen.is_terminal else seconds(at)
-
     status = Cell("alive", "green") if is_alive(node, now) else Cell("silent", "red")
     queues = "all" if node.queues is None else ", ".join(node.queues)
     is_worker = "worker" in node.roles
@@ -58,8 +52,8 @@ def _node_row(session: Session, node: NodeState, now: datetime) -> list[Cell | s
         ", ".join(node.kinds) or "-",
         queues if is_worker else "-",
         _slots(node) if is_worker else "-",
-        when(node.started_at),
-        when(node.seen_at),
+        session.screen.away(node.started_at, now),
+        session.screen.away(node.seen_at, now),
     ]
 
 
@@ -75,10 +69,7 @@ def list_queues(session: Session) -> None:
     been ready, and how many end in a minute."""
     from ...shapes import queue_use as shape
 
-    async def ask(queue: Queue) -> tuple[list[QueueUse], datetime]:
-        return await queue.list_queues(), await queue.now()
-
-    found, now = session.run(ask)
+    found, now = session.run_timed(lambda queue: queue.list_queues())
     if session.as_json:
         return session.screen.json([shape(use, now) for use in found])
     if not found:
@@ -111,9 +102,8 @@ def pause(session: Session, name: str, note: str) -> None:
 def resume(session: Session, name: str) -> None:
     """Let workers take tasks of a queue again."""
     was_paused = session.run(lambda queue: queue.resume_queue(name))
-    if session.as_json:
-        return session.screen.json({"queue": name, "was_paused": was_paused})
-    return session.screen.say(f"{name} was {'resumed' if was_paused else 'not paused'}")
+    done = "resumed" if was_paused else "not paused"
+    session.tell({"queue": name, "was_paused": was_paused}, f"{name} was {done}")
 
 
 @command(examples=["rota queue drain mail --timeout 5m --note 'deploying'"])
@@ -139,11 +129,7 @@ def drain(session: Session, name: str, note: str, timeout: timedelta | None) -> 
 
 
 def _show_paused(session: Session, paused: PausedQueue, what: str) -> None:
-    from ...shapes import paused_queue as shape
-
-    if session.as_json:
-        return session.screen.json(shape(paused))
-    return session.screen.prose(f"{paused.queue} is {what}; `rota queue resume {paused.queue}` ends that")
+    session.tell(paused, f"{paused.queue} is {what}; `rota queue resume {paused.queue}` ends that")
 
 
 @command(
@@ -168,9 +154,9 @@ def limit(session: Session, queue_name: str, concurrency: int | None, rate: str 
         session.run(lambda queue: queue.limit_queue(queue_name, concurrency=concurrency, rate=rate))
     found = session.run(lambda queue: queue.task_limits()).get(f"queue:{queue_name}")
     at_once, in_a_while = (None, None) if found is None else (found.concurrency, found.rate)
-    if session.as_json:
-        session.screen.json({"queue": queue_name, "concurrency": at_once, "rate": in_a_while})
-        return
     parts = [] if at_once is None else [f"at most {at_once} at once"]
     parts += [] if in_a_while is None else [f"at most {in_a_while}"]
-    session.screen.say(f"{click.style(queue_name, bold=True)}: {', '.join(parts) or 'no limit'}")
+    session.tell(
+        {"queue": queue_name, "concurrency": at_once, "rate": in_a_while},
+        f"{click.style(queue_name, bold=True)}: {', '.join(parts) or 'no limit'}",
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -25,15 +25,17 @@ from ....engine.queries.health import (
     check_serving,
 )
 from ....engine.queries.workflows import check_workflows
-from ....stores.base import CommitOptions, Store
+from ....stores.base import CommitOptions, Proof, Store
 from ...durations import short
 from ...stores import make_store, without_secrets
+from ...words import counted
 from ..command import command
 from ..render import Cell, size_in_words
 from ..session import Session, with_session
 
 __all__ = ["Finding", "config", "doctor", "examine", "migrate"]
 
+T = TypeVar("T")
 SKEW = timedelta(seconds=1)
 
 _HELD = "look who is connected: someone else holds it up, it seems (a long transaction, a lock, a migration)"
@@ -66,31 +68,23 @@ def migrate(session: Session, plan: bool) -> None:
     if plan:
         return _show_plan(session, store)
     with session.screen.progress("migrating", None):
-        applied = asyncio.run(_migrated(store))
-    if session.as_json:
-        return session.screen.json({"store": store.url, "applied": list(applied)})
+        applied = asyncio.run(_then_closed(store, store.migrate()))
     schema = f"the schema {store.schema}" if store.schema else "the schema"
     done = f"applied {', '.join(applied)}, {schema} is now" if applied else f"nothing to do, {schema} is"
-    return session.screen.say(f"{store.url}: {done} current")
+    return session.tell({"store": store.url, "applied": list(applied)}, f"{store.url}: {done} current")
 
 
 def _show_plan(session: Session, store: Store) -> None:
-    sql = asyncio.run(_planned(store))
+    sql = asyncio.run(_then_closed(store, store.plan()))
     if session.as_json:
         return session.screen.json({"store": store.url, "plan": sql})
     return session.screen.say(sql or f"-- {store.url}: nothing to do, the schema is current")
 
 
-async def _planned(store: Store) -> str:
-    plan = await store.plan()
+async def _then_closed(store: Store, asked: Awaitable[T]) -> T:
+    found = await asked
     await store.close()
-    return plan
-
-
-async def _migrated(store: Store) -> Sequence[str]:
-    applied = await store.migrate()
-    await store.close()
-    return applied
+    return found
 
 
 def _store(session: Session) -> Store:
@@ -255,18 +249,16 @@ async def _conditions_of_a_service(store: Store) -> list[Finding]:
 async def _conditions(store: Store) -> list[Finding]:
     """What a bucket must do, proved on the live one."""
     advice = "this service cannot carry a queue: use one with conditional writes"
-    return [
-        Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else advice)
-        for proof in await store.prove()
-    ]
+    return [_proved(proof, advice) for proof in await store.prove()]
 
 
 async def _upkeep(store: Store) -> list[Finding]:
     """What a bucket needs for its upkeep, which fails quietly beside the work."""
-    return [
-        Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else _UPKEEP)
-        for proof in await store.prove_upkeep()
-    ]
+    return [_proved(proof, _UPKEEP) for proof in await store.prove_upkeep()]
+
+
+def _proved(proof: Proof, advice: str) -> Finding:
+    return Finding(proof.behaviour, proof.holds, proof.found, "" if proof.holds else advice)
 
 
 async def _writable(store: Store) -> Finding:
@@ -436,8 +428,7 @@ def _broken(problems: Sequence[str]) -> Finding:
 
 
 def _tasks(health: Health, status: str) -> str:
-    number = health.tasks.get(status, 0)
-    return f"{number:,} task{'' if number == 1 else 's'} {status}"
+    return f"{counted(health.tasks.get(status, 0), 'task')} {status}"
 
 
 def _count(found: Sequence[object]) -> str:

@@ -95,11 +95,11 @@ def _led_to(line: Change | Step, status: str) -> bool:
 
 def _print(session: Session, lines: Sequence[Line]) -> None:
     from ....domain.workflow import Step
-    from ...shapes import change, fields_of
+    from ...shapes import plain
 
     for task, line in lines:
         if session.as_json:
-            shape = {"step": fields_of(line)} if isinstance(line, Step) else change(line)
+            shape = {"step": line} if isinstance(line, Step) else plain(line)
             session.screen.json_line({"task_id": task.id, "task_type": task.kind, **shape})
         else:
             session.screen.say(_text(session, task, line))

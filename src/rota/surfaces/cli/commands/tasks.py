@@ -137,8 +137,6 @@ async def _submit_options(queue: Queue, given: dict[str, Any]) -> dict[str, Any]
 async def _submit_each(
     session: Session, queue: Queue, task_type: str, inputs: list[Any], options: dict[str, Any]
 ) -> None:
-    from ...shapes import task as shape
-
     with session.screen.progress("submitting", len(inputs)) as bar:
         for start in range(0, len(inputs), BATCH):
             batch = [(task_type, each) for each in inputs[start : start + BATCH]]
@@ -146,17 +144,15 @@ async def _submit_each(
             bar.advance(len(tasks))
             if session.as_json:
                 for task in tasks:
-                    session.screen.json_line(shape(task))
+                    session.screen.json_line(task)
     if not session.as_json:
         session.screen.say(f"submitted {counted(len(inputs), 'task')} of type {task_type}")
 
 
 def _show_submitted(session: Session, task: Task) -> None:
-    from ...shapes import task as shape
-
     screen = session.screen
     if session.as_json:
-        return screen.json(shape(task))
+        return screen.json(task)
     screen.say(task.id)
     if not screen.is_terminal:
         return None
@@ -172,7 +168,6 @@ def _show_submitted(session: Session, task: Task) -> None:
 @with_session
 def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
-    from ...shapes import task as shape
 
     async def ask(queue: Queue) -> tuple[Task, Waiting | None, str | None, datetime]:
         task = await queue.get(await queue.task_id(task_id))
@@ -181,7 +176,9 @@ def status(session: Session, task_id: str) -> None:
     task, waiting, schedule, now = session.run(ask)
     if session.as_json:
         about = None if waiting is None else {"reason": waiting.reason, "explanation": waiting}
-        session.screen.json({**shape(task), "waiting": about, "schedule": schedule})
+        from ...shapes import plain
+
+        session.screen.json({**plain(task), "waiting": about, "schedule": schedule})
     else:
         session.screen.fields(_fields(session, task, waiting, schedule, now))
         if task.error is not None and task.error.traceback:
@@ -279,9 +276,7 @@ def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **
 
     page, now = session.run(ask)
     if session.as_json:
-        from ...shapes import task as shape
-
-        return screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
+        return screen.json({"tasks": page, "next_cursor": page.next_cursor})
     return show_page(session, page, now, "tasks", filters)
 
 
@@ -339,14 +334,13 @@ def _detail(session: Session, task: Task, now: datetime) -> str:
 @with_session
 def history(session: Session, task_id: str) -> None:
     """What happened to a task, oldest first, one line per version."""
-    from ...shapes import change as shape
 
     async def ask(queue: Queue) -> tuple[Sequence[Change], datetime]:
         return await queue.history(await queue.task_id(task_id)), await queue.now()
 
     lines, now = session.run(ask)
     if session.as_json:
-        return session.screen.json([shape(line) for line in lines])
+        return session.screen.json(lines)
     for line in lines:
         session.screen.prose(_history_line(session, line, now), hang=4)
     return None
@@ -366,7 +360,6 @@ def _each(
 ) -> None:
     """Do it to every task named; those that refuse are named, and the exit code is 1."""
     from ....domain.errors import Refused
-    from ...shapes import task as shape
 
     async def work(queue: Queue) -> int:
         refused = 0
@@ -377,7 +370,7 @@ def _each(
                 refused += 1
                 session.screen.remark(f"{click.style('error:', fg='red', bold=True)} {problem}")
             else:
-                session.screen.json_line(shape(task)) if session.as_json else session.screen.say(
+                session.screen.json_line(task) if session.as_json else session.screen.say(
                     f"{task.id} {verb}: {styled(session.screen.status(task.status))}{about_status(task)}"
                 )
         return refused
@@ -484,7 +477,6 @@ def archive(session: Session, task_ids: tuple[str, ...]) -> None:
 @with_session
 def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None) -> None:
     """Wait until tasks have ended. Exit code 1 if one of them did not complete, or not in time."""
-    from ...shapes import task as shape
 
     async def until_ended(queue: Queue) -> bool:
         fine = True
@@ -496,7 +488,7 @@ def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None)
                     f"task {task_id} has not ended in time; `rota status {task_id}` says where it is"
                 ) from None
             fine = fine and task.status == "completed"
-            session.screen.json_line(shape(task)) if session.as_json else _ended(session, task)
+            session.screen.json_line(task) if session.as_json else _ended(session, task)
         return fine
 
     if not session.run(until_ended):

@@ -143,11 +143,7 @@ def list_templates(session: Session, limit: int, cursor: str | None) -> None:
     """The stored templates, newest first."""
     page = session.run(lambda queue: queue.list_templates(limit=limit, cursor=cursor))
     if session.as_json:
-        from ...shapes import template as shape
-
-        return session.screen.json(
-            {"templates": [shape(each) for each in page], "next_cursor": page.next_cursor}
-        )
+        return session.screen.json({"templates": page, "next_cursor": page.next_cursor})
     if not page:
         return session.say_none("templates", {}, "`rota template create --help` shows how to make one")
     rows: list[list[Cell | str]] = [
@@ -164,7 +160,7 @@ def show(session: Session, template: str) -> None:
     """One template."""
     found = session.run(lambda queue: queue.get_template(template))
     if session.as_json:
-        return _answer(session, found, "")
+        return session.screen.json(found)
     session.screen.say(f"{click.style(found.alias, bold=True)} ({found.id})")
     text = _command(found).replace("\n", f"\n{'':12}")
     session.screen.say(f"  runs      {found.runtime}: {text}")
@@ -182,10 +178,8 @@ def show(session: Session, template: str) -> None:
 @with_session
 def execute(session: Session, template: str, input: Any) -> None:
     """Run it now. The task's id is printed."""
-    from ...shapes import task as shape
-
     task = session.run(lambda queue: queue.execute_template(template, input))
-    session.screen.json(shape(task)) if session.as_json else session.screen.say(task.id)
+    session.tell(task, task.id)
 
 
 @command(examples=["rota template delete backup"])
@@ -195,16 +189,12 @@ def delete(session: Session, template: str) -> None:
     """Remove it for good, and delete the schedules that run it; those can be restored only with a template of
     their own. Its tasks stay."""
     session.run(lambda queue: queue.delete_template(template))
-    if session.as_json:
-        return session.screen.json({"id": template, "deleted": True})
-    return session.screen.say(f"deleted {template}")
+    session.tell({"id": template, "deleted": True}, f"deleted {template}")
 
 
 def _answer(session: Session, template: Template, verb: str) -> None:
     if session.as_json:
-        from ...shapes import template as shape
-
-        return session.screen.json(shape(template))
+        return session.screen.json(template)
     name = click.style(template.alias, bold=True)
     return session.screen.say(f"{verb} {name}: {template.runtime}, {_command(template)}")
 

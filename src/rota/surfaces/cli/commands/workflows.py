@@ -46,7 +46,7 @@ def start(session: Session, kind: str, text: str | None, **options: Any) -> None
     given = {name: value for name, value in options.items() if value is not None}
     input = _value(text, "the input")
     task = session.run(lambda queue: queue.start_workflow(kind, input, **given), creates=True)
-    _tell(session, task, task.id)
+    session.tell(task, task.id)
 
 
 @command(
@@ -56,8 +56,6 @@ def start(session: Session, kind: str, text: str | None, **options: Any) -> None
 @with_session
 def show(session: Session, id: str) -> None:
     """What a workflow did, what it waits for and until when, and what can be done."""
-    from ...shapes import fields_of
-    from ...shapes import task as shape
 
     async def ask(queue: Queue) -> tuple[Task, list[Step], list[Signal], datetime]:
         task = await queue.get(await queue.task_id(id))
@@ -67,11 +65,9 @@ def show(session: Session, id: str) -> None:
     task, steps, unread, now = session.run(ask)
     screen = session.screen
     if session.as_json:
-        shown = {
-            "steps": [fields_of(step) for step in steps],
-            "signals": [fields_of(each) for each in unread],
-        }
-        return screen.json({**shape(task), **shown})
+        from ...shapes import plain
+
+        return screen.json({**plain(task), "steps": steps, "signals": unread})
     screen.fields(_fields(session, task, unread, now))
     if steps:
         screen.say()
@@ -156,9 +152,7 @@ def list_workflows(session: Session, **filters: Any) -> None:
 
     page, now = session.run(ask)
     if session.as_json:
-        from ...shapes import task as shape
-
-        return session.screen.json({"tasks": [shape(task) for task in page], "next_cursor": page.next_cursor})
+        return session.screen.json({"tasks": page, "next_cursor": page.next_cursor})
     return show_page(session, page, now, "workflows", filters)
 
 
@@ -174,7 +168,7 @@ def signal(session: Session, id: str, name: str, payload: str | None, idempotenc
     task = _do(
         session, id, lambda queue, run: queue.signal(run, name, value, idempotency_key=idempotency_key)
     )
-    _tell(session, task, f"sent {name} to {task.kind} {task.id}")
+    session.tell(task, f"sent {name} to {task.kind} {task.id}")
 
 
 @command(examples=["rota workflow cancel $ID --reason 'out of stock'"])
@@ -185,7 +179,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a workflow: steps in flight end, then what was done is undone."""
     task = _do(session, id, lambda queue, run: queue.cancel(run, reason))
     done = "cancelled" if task.status == "cancelled" else "asked to end"
-    _tell(session, task, f"{task.kind} {task.id} is {done}")
+    session.tell(task, f"{task.kind} {task.id} is {done}")
 
 
 @command(examples=["rota workflow replay $ID", "rota workflow replay $ID --from-step charge"])
@@ -195,7 +189,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
 def replay(session: Session, id: str, from_step: str | None) -> None:
     """Run a failed or cancelled workflow again, from where it failed or from a step on."""
     task = _do(session, id, lambda queue, run: queue.replay(run, from_step=from_step))
-    _tell(session, task, f"{task.kind} {task.id} runs again")
+    session.tell(task, f"{task.kind} {task.id} runs again")
 
 
 def _do(session: Session, beginning: str, act: Callable[[Queue, str], Awaitable[Task]]) -> Task:
@@ -205,15 +199,6 @@ def _do(session: Session, beginning: str, act: Callable[[Queue, str], Awaitable[
         return await act(queue, await queue.task_id(beginning))
 
     return session.run(work)
-
-
-def _tell(session: Session, task: Task, words: str) -> None:
-    from ...shapes import task as shape
-
-    if session.as_json:
-        session.screen.json(shape(task))
-    else:
-        session.screen.say(words)
 
 
 def _value(text: str | None, name: str) -> Any:
