@@ -9,6 +9,7 @@ from fastapi import Response
 from ...domain.errors import Invalid, NotFound, Refused
 from ...domain.model import Event
 from ..python.arguments import cursor_text
+from .forms import moment
 from .texts import deed, person
 from .visit import Visit
 
@@ -25,11 +26,7 @@ ROLES = {
 }
 
 
-async def keys(visit: Visit) -> Response:
-    return await _keys(visit)
-
-
-async def _keys(visit: Visit, made: str | None = None, problem: str | None = None) -> Response:
+async def keys(visit: Visit, made: str | None = None, problem: str | None = None) -> Response:
     page = await visit.queue.list_keys(limit=LIMIT)
     return visit.show(
         "keys.html",
@@ -48,9 +45,9 @@ async def make_key(visit: Visit) -> Response:
     try:
         key, shown = await visit.queue.create_key(visit.given("name") or "", visit.given("role") or "")
     except Refused as refused:
-        return await _keys(visit, problem=str(refused))
+        return await keys(visit, problem=str(refused))
     (await visit.service.access()).forget(key.id)
-    return await _keys(visit, made=shown)
+    return await keys(visit, made=shown)
 
 
 async def ask_to_revoke(visit: Visit) -> Response:
@@ -62,11 +59,9 @@ async def ask_to_revoke(visit: Visit) -> Response:
         f"Revoke the key of {key.name}",
         "Whoever uses it is refused from now on, and signed out wherever they are: here at once, on other servers"
         " within two seconds. That cannot be undone; make a new key instead.",
-        to=visit.url("keys", id, "revoke"),
         back=visit.url("keys"),
         verb="Revoke",
         is_danger=True,
-        nav="keys",
     )
 
 
@@ -118,8 +113,4 @@ def _matches(visit: Visit, event: Event) -> bool:
 def _day(text: str | None, now: datetime) -> datetime:
     if text is None:
         return (now - LOOKS_BACK).replace(hour=0, minute=0, second=0, microsecond=0)
-    try:
-        day = datetime.fromisoformat(text)
-    except ValueError:
-        raise Invalid("since", f"{text!r:.60} is not a day", "give one such as 2026-12-31") from None
-    return day if day.tzinfo is not None else day.replace(tzinfo=UTC)
+    return moment("since", text, UTC, example="2026-12-31")

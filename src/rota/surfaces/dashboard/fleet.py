@@ -13,6 +13,7 @@ __all__ = ["act_on_queue", "ask_about_queue", "nodes", "one_node", "queues"]
 
 HELD = 1000
 SHOWN = 100
+ACTIONS = ("pause", "resume")
 
 
 async def nodes(visit: Visit) -> Response:
@@ -60,7 +61,7 @@ async def queues(visit: Visit) -> Response:
 
 
 async def ask_about_queue(visit: Visit) -> Response:
-    return await _question(visit, _action(visit))
+    return await _question(visit, visit.action(*ACTIONS))
 
 
 async def _question(visit: Visit, action: str, problem: str | None = None) -> Response:
@@ -77,19 +78,17 @@ async def _question(visit: Visit, action: str, problem: str | None = None) -> Re
     return visit.ask(
         f"{action.capitalize()} queue {name}",
         consequence,
-        to=visit.url("queues", name, action),
         back=visit.url("queues"),
         verb=action.capitalize(),
         fields=[FormField("note", "Why (others will read it)", visit.given("note") or "")]
         if action == "pause"
         else [],
         problem=problem,
-        nav="queues",
     )
 
 
 async def act_on_queue(visit: Visit) -> Response:
-    action, name = _action(visit), visit.part("name")
+    action, name = visit.action(*ACTIONS), visit.part("name")
     try:
         if action == "pause":
             await visit.queue.pause_queue(name, visit.given("note") or "")
@@ -99,10 +98,3 @@ async def act_on_queue(visit: Visit) -> Response:
         return await _question(visit, action, str(refused))
     visit.service.forget("queues", visit.tenant)
     return visit.go(visit.url("queues", said=action))
-
-
-def _action(visit: Visit) -> str:
-    action = visit.part("action")
-    if action not in ("pause", "resume"):
-        raise NotFound("page", action)
-    return action

@@ -20,12 +20,13 @@ def clock_of(schedule: Schedule, now: datetime) -> tzinfo | None:
     return recurrence.local(schedule.timing, now).tzinfo
 
 
-def moment(field: str, text: str, zone: tzinfo | None) -> datetime:
+def moment(field: str, text: str, zone: tzinfo | None, *, example: str = "2026-12-31T23:59") -> datetime:
     """A time as it was typed; on this clock, if it says no other."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise Invalid(field, f"{text!r:.60} is not a time", "give one such as 2026-12-31T23:59") from None
+        what = "time" if "T" in example else "day"
+        raise Invalid(field, f"{text!r:.60} is not a {what}", f"give one such as {example}") from None
     return at if at.tzinfo is not None else at.replace(tzinfo=zone)
 
 

@@ -16,6 +16,7 @@ from .visit import FormField, Visit
 
 __all__ = ["act", "ask", "create", "show"]
 
+ACTIONS = ("limits", "suspend", "resume")
 _DONE = {
     "create": "The tenant is made.",
     "limits": "The limits are saved. They hold for what comes; what is there stays.",
@@ -24,11 +25,7 @@ _DONE = {
 }
 
 
-async def show(visit: Visit) -> Response:
-    return await _list(visit)
-
-
-async def _list(visit: Visit, problem: str | None = None) -> Response:
+async def show(visit: Visit, problem: str | None = None) -> Response:
     visit.need_all_tenants()
     service, name = visit.service, ("tenants", ALL_TENANTS)
     found = await service.shared_soon(name, visit.queue.list_tenants)
@@ -50,14 +47,14 @@ async def create(visit: Visit) -> Response:
     try:
         await visit.queue.create_tenant((visit.given("name") or "").strip())
     except Refused as refused:
-        return await _list(visit, str(refused))
+        return await show(visit, str(refused))
     visit.service.forget("tenants", ALL_TENANTS)
     return visit.go(visit.url("tenants", said="create"))
 
 
 async def ask(visit: Visit) -> Response:
     visit.need_all_tenants()
-    return await _question(visit, _action(visit), await _tenant(visit))
+    return await _question(visit, visit.action(*ACTIONS), await _tenant(visit))
 
 
 async def _tenant(visit: Visit) -> Tenant:
@@ -86,13 +83,11 @@ async def _question(visit: Visit, action: str, tenant: Tenant, problem: str | No
     return visit.ask(
         title,
         words[action],
-        to=visit.url("tenants", tenant.id, action),
         back=visit.url("tenants"),
         verb="Save" if action == "limits" else action.capitalize(),
         fields=fields.get(action, []),
         problem=problem,
         is_danger=action == "suspend",
-        nav="tenants",
     )
 
 
@@ -109,7 +104,7 @@ def _limits(visit: Visit, limits: Limits) -> list[FormField]:
 
 async def act(visit: Visit) -> Response:
     visit.need_all_tenants()
-    action, tenant = _action(visit), await _tenant(visit)
+    action, tenant = visit.action(*ACTIONS), await _tenant(visit)
     try:
         if action == "limits":
             await visit.queue.set_limits(tenant.id, **_given(visit))
@@ -134,10 +129,3 @@ def _given(visit: Visit) -> Any:
         "minimum_interval": parsed("minimum_interval", visit.given("minimum_interval") or ""),
         "input_bytes": number("input_bytes"),
     }
-
-
-def _action(visit: Visit) -> str:
-    action = visit.part("action")
-    if action not in ("limits", "suspend", "resume"):
-        raise NotFound("page", action)
-    return action

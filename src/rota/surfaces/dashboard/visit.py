@@ -138,6 +138,13 @@ class Visit:
         """A part of the address, such as a schedule's key."""
         return _whole(self.request.path_params[name])
 
+    def action(self, *accepted: str) -> str:
+        """What is to be done, as the address has it. For others there is no page."""
+        action = self.part("action")
+        if action not in accepted:
+            raise NotFound("page", action)
+        return action
+
     def asked(self, name: str) -> str | None:
         """A value of the query; None, if it is empty."""
         return self.request.query_params.get(name) or None
@@ -184,7 +191,6 @@ class Visit:
         title: str,
         consequence: str,
         *,
-        to: str,
         back: str,
         verb: str | None = None,
         hidden: Sequence[tuple[str, str]] = (),
@@ -193,15 +199,16 @@ class Visit:
         changes: Sequence[tuple[str, Any, Any]] = (),
         problem: str | None = None,
         is_danger: bool = False,
-        nav: str = "",
+        nav: str | None = None,
         method: str = "post",
     ) -> Response:
-        """The question before a deed: what it does, in words; what else has to be known; and the two ways out. With the
-        method `get` it leads to another question."""
+        """The question before a deed: what it does, in words; what else has to be known; and the two ways out. The
+        answer goes to the address of the question. With the method `get` it leads to another question."""
         code = 200 if problem is None else 422
+        nav = nav or self.request.scope["route"].path.split("/")[3]  # /ui/{tenant}/schedules/…
         return self.show(
-            "ask.html", code, title=title, consequence=consequence, to=to, back=back, verb=verb or title,
-            hidden=hidden, fields=fields, listed=listed,
+            "ask.html", code, title=title, consequence=consequence, to=path_of(self.request), back=back,
+            verb=verb or title, hidden=hidden, fields=fields, listed=listed,
             changes=changes, problem=problem, is_danger=is_danger, nav=nav, method=method,
         )  # fmt: skip
 

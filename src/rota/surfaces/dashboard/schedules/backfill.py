@@ -32,7 +32,6 @@ async def ask(visit: Visit) -> Response:
     return visit.ask(
         f"Backfill {schedule.key}",
         _consequence(found, visit.asked("overlap_policy") or "buffer_all"),
-        to=visit.schedule_url(schedule, "backfill"),
         back=visit.schedule_url(schedule),
         verb=f"Run {counted(found.started, 'time')}",
         hidden=[
@@ -40,7 +39,6 @@ async def ask(visit: Visit) -> Response:
             ("end", visit.moment("end")),
             ("overlap_policy", visit.asked("overlap_policy") or ""),
         ],
-        nav="schedules",
     )
 
 
@@ -61,7 +59,6 @@ async def _which(visit: Visit, schedule: Schedule, problem: str | None = None) -
     return visit.ask(
         f"Backfill {schedule.key}",
         "Times of the past that have not run are run after all. Those that have run are left alone.",
-        to=visit.schedule_url(schedule, "backfill"),
         back=visit.schedule_url(schedule),
         verb="Count them first",
         method="get",
@@ -71,7 +68,6 @@ async def _which(visit: Visit, schedule: Schedule, problem: str | None = None) -
             FormField("overlap_policy", "How", visit.asked("overlap_policy") or "", "select", options=HOW),
         ],
         problem=problem,
-        nav="schedules",
     )
 
 
@@ -100,10 +96,8 @@ async def ask_to_cancel(visit: Visit) -> Response:
     return visit.ask(
         f"Cancel the backfill of {schedule.key}",
         f"{counted(left, 'time that was', 'times that were')} still to be run will not be. What was started goes on.",
-        to=visit.schedule_url(schedule, "backfill", "cancel"),
         back=visit.schedule_url(schedule),
         verb="Cancel the backfill",
-        nav="schedules",
     )
 
 

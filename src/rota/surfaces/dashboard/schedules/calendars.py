@@ -102,11 +102,9 @@ async def ask_to_delete(visit: Visit) -> Response:
     return visit.ask(
         f"Delete the calendar {calendar.name}",
         "It is removed for good. That is refused while a schedule names it.",
-        to=visit.url("calendars", calendar.name, "delete"),
         back=visit.url("calendars", calendar.name),
         verb="Delete",
         is_danger=True,
-        nav="calendars",
     )
 
 

@@ -11,7 +11,8 @@ from fastapi import Response
 
 from ....domain.errors import Invalid, Refused
 from ....domain.recurrence import zone_names
-from ....domain.schedule.forecast import Forecast, ForecastSpan
+from ....domain.schedule.forecast import BusyMinute, Forecast, ForecastSpan
+from ..forms import moment
 from ..texts import counted, iso, took
 from ..visit import Visit
 
@@ -23,6 +24,7 @@ TALL = 56
 LEVELS = 5
 WEEK = "forecast of the week"
 SPREADS = (5, 10, 15, 30, 60)
+_TIME = "2026-12-01T09:00Z"
 
 
 class _Bar(NamedTuple):
@@ -62,10 +64,7 @@ async def show(visit: Visit) -> Response:
         bars=_bars(visit, day, QUARTER, zone),
         ticks=_ticks(day[0].at - day[0].at.minute % 15 * MINUTE, zone),
         rows=_rows(visit, week, zone),
-        crowded=[each for each in week.busiest if each.spread is not None],
-        sentences={
-            each.at: each.spread.sentence(_reading(each.at, zone)) for each in week.busiest if each.spread
-        },
+        crowded=_crowded(week, zone),
         there=lambda at: at.astimezone(zone),
         said=visit.asked("said"),
     )
@@ -73,7 +72,7 @@ async def show(visit: Visit) -> Response:
 
 async def hour(visit: Visit) -> Response:
     """Who is in an hour."""
-    zone, at = _zone(visit), _moment(visit, "at")
+    zone, at = _zone(visit), _asked_moment(visit)
     begin = max(at, (await visit.queue.now()).replace(second=0, microsecond=0))
     if begin >= at + HOUR:
         raise Invalid("at", f"{_reading(at, zone)} has passed", "what has passed is not forecast")
@@ -87,10 +86,7 @@ async def hour(visit: Visit) -> Response:
         zone=str(zone),
         title=f"{local:%a} {local.day} {local:%b}, {local:%H:%M} to {local + HOUR:%H:%M}",
         bars=_bars(visit, found.spans, MINUTE, zone, is_linked=False),
-        crowded=[each for each in found.busiest if each.spread is not None],
-        sentences={
-            each.at: each.spread.sentence(_reading(each.at, zone)) for each in found.busiest if each.spread
-        },
+        crowded=_crowded(found, zone),
         work=timedelta(seconds=found.work),
         there=lambda at: at.astimezone(zone),
         most=len(found.participants),
@@ -100,7 +96,7 @@ async def hour(visit: Visit) -> Response:
 
 async def ask(visit: Visit) -> Response:
     """What spreading a minute would do, before it is done."""
-    zone, at = _zone(visit), _moment(visit, "at")
+    zone, at = _zone(visit), _asked_moment(visit)
     found = await visit.queue.spread(at, _over(visit.asked("over")), dry_run=True)
     minutes = found.over // MINUTE
     return visit.show(
@@ -124,7 +120,7 @@ async def ask(visit: Visit) -> Response:
 
 
 async def act(visit: Visit) -> Response:
-    at = _parsed("at", visit.given("at"))
+    at = moment("at", visit.given("at") or "", UTC, example=_TIME)
     zone = visit.given("zone")
     try:
         done = await visit.queue.spread(at, _over(visit.given("over")), token=visit.given("token") or None)
@@ -176,6 +172,15 @@ def _bars(
         height = max(1.5, round(TALL * runs / most, 1)) if runs else 0.0
         found.append(_Bar(number, height, words, _hour_url(visit, at, zone) if is_linked else ""))
     return found
+
+
+def _crowded(found: Forecast, zone: ZoneInfo) -> list[tuple[BusyMinute, str]]:
+    """The minutes that can be spread, and what that would do, in words."""
+    return [
+        (each, each.spread.sentence(_reading(each.at, zone)))
+        for each in found.busiest
+        if each.spread is not None
+    ]
 
 
 def _ticks(first: datetime, zone: ZoneInfo) -> list[str]:
@@ -249,16 +254,8 @@ def _zone(visit: Visit) -> ZoneInfo:
     return ZoneInfo(_asked_zone(visit) or "UTC")
 
 
-def _moment(visit: Visit, name: str) -> datetime:
-    return _parsed(name, visit.asked(name))
-
-
-def _parsed(name: str, text: str | None) -> datetime:
-    try:
-        at = datetime.fromisoformat(text or "")
-    except ValueError:
-        raise Invalid(name, f"{text!r:.60} is not a time", "give one such as 2026-12-01T09:00Z") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+def _asked_moment(visit: Visit) -> datetime:
+    return moment("at", visit.asked("at") or "", UTC, example=_TIME)
 
 
 def _over(text: str | None) -> timedelta | None:

@@ -225,14 +225,12 @@ async def _ask(visit: Visit, action: str, keys: list[str], problem: str | None =
     return visit.ask(
         what,
         _consequence(action, found, now),
-        to=visit.url("schedules"),
         back=visit.url("schedules"),
         hidden=[("action", action), *(("key", schedule.key) for schedule in found)],
         fields=asked_for(visit, action, "UTC"),
         problem=problem,
         listed=[schedule.key for schedule in found],
         is_danger=action == "delete",
-        nav="schedules",
     )
 
 

@@ -34,16 +34,7 @@ SETTINGS = {RunReason.OVERLAP: "overlap", RunReason.MISSED: "missed"}
 """Which question of the editor would have changed what became of a time."""
 _BOOKS = ("next_run_at", "last_run_at", "last_task_id", "run_count")
 """What the scheduler writes down: no difference that anyone made."""
-_KEPT = (
-    "status",
-    "pause_note",
-    "completed_reason",
-    "next_run_at",
-    "last_run_at",
-    "last_task_id",
-    "run_count",
-    "key",
-)
+_KEPT = ("status", "pause_note", "completed_reason", "key", *_BOOKS)
 """What a version that is put back does not change."""
 
 
@@ -228,11 +219,9 @@ async def ask_to_put_back(visit: Visit) -> Response:
     return visit.ask(
         f"Put version {number} back",
         words,
-        to=visit.schedule_url(schedule, "put-back"),
         back=visit.schedule_url(schedule, "versions"),
         hidden=[("version", number)],
         changes=told,
-        nav="schedules",
     )
 
 
@@ -261,13 +250,11 @@ def _question(
     return visit.ask(
         f"{ACTIONS[action][0]} {schedule.key}",
         _consequence(action, schedule, now),
-        to=visit.schedule_url(schedule, action),
         back=visit.schedule_url(schedule),
         verb=ACTIONS[action][0],
         fields=fields,
         problem=problem,
         is_danger=action == "delete",
-        nav="schedules",
     )
 
 
@@ -308,9 +295,7 @@ async def act(visit: Visit) -> Response:
 
 
 def _action(visit: Visit) -> str:
-    action = visit.part("action")
-    if action not in ACTIONS:
-        raise NotFound("page", action)
+    action = visit.action(*ACTIONS)
     if action == "delete":
         visit.need_admin()
     return action

@@ -31,15 +31,11 @@ FURTHER = (
 FILTERS = ("status", "kind", "queue", "schedule", "tag")
 
 
-async def show(visit: Visit) -> Response:
-    return await _list(visit)
-
-
 async def workflows(visit: Visit) -> Response:
-    return await _list(visit, workflow=True)
+    return await show(visit, workflow=True)
 
 
-async def _list(visit: Visit, **only: Any) -> Response:
+async def show(visit: Visit, **only: Any) -> Response:
     filters: dict[str, Any] = {name: visit.asked(name) for name in FILTERS}
     asked = visit.asked("back")
     given = None if asked is None else parsed("back", asked)
@@ -132,11 +128,9 @@ def _ask(visit: Visit, action: str, tasks: str, words: str, hidden: list[tuple[s
     return visit.ask(
         f"{ACTIONS[action.removesuffix('-all')]} {tasks}",
         words,
-        to=visit.url("tasks"),
         back=visit.url("tasks"),
         hidden=[("action", action), *hidden],
         fields=[FormField("reason", "Why")] if action.startswith("cancel") else [],
-        nav="tasks",
     )
 
 

@@ -28,6 +28,11 @@ class Axis(NamedTuple):
     begins: datetime
     ends: datetime
 
+    @classmethod
+    def over(cls, begins: datetime, ends: datetime) -> Axis:
+        """From the one to the other, which may be the same moment."""
+        return cls(begins, max(ends, begins + _LEAST))
+
     def x(self, at: datetime) -> float:
         share = (at - self.begins) / (self.ends - self.begins)
         return round(min(max(share, 0.0), 1.0) * WIDTH, 1)
@@ -58,8 +63,7 @@ class StepRow(NamedTuple):
 def axis_of(tree: RunTree, now: datetime) -> Axis:
     task = tree.task
     begins = min([task.created_at, *(step.created_at for step in tree.steps)])
-    ends = task.completed_at or now
-    return Axis(begins, max(ends, begins + _LEAST))
+    return Axis.over(begins, task.completed_at or now)
 
 
 def rows_of(tree: RunTree, axis: Axis, now: datetime, depth: int = 0) -> Iterator[StepRow]:

@@ -4,7 +4,7 @@ workflow also its steps. And what can be done to it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from fastapi import Response
@@ -17,13 +17,12 @@ from ...attempts import Attempt, attempts_of
 from ..forms import json_of
 from ..texts import counted, person
 from ..visit import FormField, Visit
-from .steps import WIDTH, axis_of, rows_of, signals_waited_for, waits_for
+from .steps import WIDTH, Axis, axis_of, rows_of, signals_waited_for, waits_for
 
 __all__ = ["ACTIONS", "act", "ask", "show"]
 
 ROWS = 150
 ACTIONS = {"cancel": "Cancel", "replay": "Replay"}
-_LEAST = timedelta(milliseconds=1)
 
 
 class AttemptBar(NamedTuple):
@@ -37,17 +36,12 @@ class AttemptBar(NamedTuple):
 def _on_a_line(attempts: Sequence[Attempt], now: datetime) -> list[AttemptBar]:
     if not attempts:
         return []
-    first = attempts[0].ready_at
-    whole = max(attempts[-1].began_at + attempts[-1].length(now) - first, _LEAST)
-
-    def part(at: datetime) -> float:
-        return round(1000 * ((at - first) / whole), 1)
-
+    axis = Axis.over(attempts[0].ready_at, attempts[-1].began_at + attempts[-1].length(now))
     return [
         AttemptBar(
-            part(each.ready_at),
-            part(each.began_at),
-            max(part(each.began_at + each.length(now)), part(each.began_at) + 3),
+            axis.x(each.ready_at),
+            axis.x(each.began_at),
+            max(axis.x(each.began_at + each.length(now)), axis.x(each.began_at) + 3),
         )
         for each in attempts
     ]
@@ -132,7 +126,7 @@ def _why(task: Task) -> str:
 
 async def ask(visit: Visit) -> Response:
     task = await visit.queue.get(visit.part("id"))
-    return await _question(visit, _action(visit), task)
+    return await _question(visit, visit.action(*ACTIONS, "signal"), task)
 
 
 async def _question(visit: Visit, action: str, task: Task, problem: str | None = None) -> Response:
@@ -158,7 +152,6 @@ async def _question(visit: Visit, action: str, task: Task, problem: str | None =
     return visit.ask(
         title,
         consequence,
-        to=visit.url("tasks", task.id, action),
         back=visit.url("tasks", task.id),
         fields=fields,
         hidden=[("from_step", from_step)] if from_step else [],
@@ -179,7 +172,7 @@ def _replayed(task: Task, steps: Sequence[Step], from_step: str | None) -> str:
 
 
 async def act(visit: Visit) -> Response:
-    action, id = _action(visit), visit.part("id")
+    action, id = visit.action(*ACTIONS, "signal"), visit.part("id")
     try:
         if action == "signal":
             await visit.queue.signal(
@@ -194,13 +187,6 @@ async def act(visit: Visit) -> Response:
             raise
         return await _question(visit, action, await visit.queue.get(id), str(refused))
     return visit.go(visit.url("tasks", id, said=action))
-
-
-def _action(visit: Visit) -> str:
-    action = visit.part("action")
-    if action not in (*ACTIONS, "signal"):
-        raise NotFound("page", action)
-    return action
 
 
 def _said(visit: Visit) -> str | None:
