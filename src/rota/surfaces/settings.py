@@ -98,20 +98,10 @@ def _size(field: str, value: Any) -> int:
 
 
 def _yes_or_no(field: str, value: Any) -> bool:
-    known = {
-        "yes": True,
-        "true": True,
-        "on": True,
-        "1": True,
-        "no": False,
-        "false": False,
-        "off": False,
-        "0": False,
-    }
-    found = known.get(str(value).strip().lower())
-    if found is None:
+    given = str(value).strip().lower()
+    if given not in ("yes", "true", "on", "1", "no", "false", "off", "0"):
         raise Invalid(field, f"{value!r:.60} is not accepted", "give yes or no")
-    return found
+    return given in ("yes", "true", "on", "1")
 
 
 def _names(field: str, value: Any) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from datetime import timedelta
 from ipaddress import ip_address
 from math import ceil
 from typing import NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from fastapi import Request
 
@@ -265,19 +265,12 @@ def came_from_here(request: Request) -> bool:
     if site is not None:
         return site == "same-origin"
     origin, host = request.headers.get("origin"), request.headers.get("host")
-    return origin is not None and host is not None and _place(origin) == host.lower()
-
-
-def _place(url: str) -> str | None:
-    try:
-        return urlsplit(url).netloc.lower()
-    except ValueError:
-        return None
+    return origin is not None and host is not None and _parts(origin).netloc.lower() == host.lower()
 
 
 def _check_local(request: Request) -> None:
-    hosts = [_host(f"//{value}") for value in request.headers.getlist("host")]
-    origins = [_host(value) for value in request.headers.getlist("origin")]
+    hosts = [_parts(f"//{value}").hostname for value in request.headers.getlist("host")]
+    origins = [_parts(value).hostname for value in request.headers.getlist("origin")]
     peers = [request.client.host] if request.client else []
     if not hosts or not all(_is_loopback(each) for each in (*hosts, *origins, *peers)):
         raise Problem(
@@ -288,11 +281,12 @@ def _check_local(request: Request) -> None:
         )
 
 
-def _host(url: str) -> str | None:
+def _parts(url: str) -> SplitResult:
+    """Of what is no address: none."""
     try:
-        return urlsplit(url).hostname
+        return urlsplit(url)
     except ValueError:
-        return None
+        return urlsplit("")
 
 
 def _is_loopback(host: str | None) -> bool:

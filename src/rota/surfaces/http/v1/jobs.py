@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -21,7 +22,7 @@ from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 
 from ....domain.errors import NotFound, Unavailable
-from ....domain.model import Task, TaskStatus, Template
+from ....domain.model import Task, TaskStatus
 from ....engine.clock import sleep, wait_for_any
 from ....stores.base import Tx, Work
 from ....stores.queries import Cursor, TaskList, TemplateList
@@ -134,10 +135,7 @@ def job_page(tenant: str, status: TaskStatus | None, number: int, size: int) -> 
 
 def template_page(tenant: str, number: int, size: int) -> Work[NumberedPage]:
     async def work(tx: Tx) -> NumberedPage:
-        def place(template: Template) -> str:
-            return template.id
-
-        return await _walked(tx, TemplateList(tenant=tenant), number, size, place)
+        return await _walked(tx, TemplateList(tenant=tenant), number, size, attrgetter("id"))
 
     return work
 
