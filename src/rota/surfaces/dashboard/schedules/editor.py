@@ -105,27 +105,11 @@ COMMON_ZONES = (
     "America/Los_Angeles",
     "Asia/Tokyo",
 )
-_FIELDS = (
-    "key",
-    "type",
-    "when",
-    "timezone",
-    "after_on",
-    "after_delay",
-    "exclude",
-    "only",
-    "excluded",
-    "offset",
-    "task_type",
-    "input",
-    "description",
-    "missed",
-    "overlap",
-)
 _OF_TIMING = ("type", "when", "timezone")
 _OF_AFTER = ("after_on", "after_delay")
 PREVIEWED = (*_OF_TIMING, *_OF_AFTER, "exclude", "only", "excluded", "offset")
 """What the meaning is asked for again when it changes."""
+_FIELDS = ("key", *PREVIEWED, "task_type", "input", "description", "missed", "overlap")
 _YEAR = 366
 
 
