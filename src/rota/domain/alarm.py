@@ -49,6 +49,7 @@ from .model import (
     Task,
     TaskStatus,
     Watch,
+    facts_of,
 )
 from .options import AlarmOptions, check_names, check_option, options_of
 from .recurrence import MICROSECOND, After, Once
@@ -129,9 +130,6 @@ class Verdict(msgspec.Struct, frozen=True):
 
     alarms: list[Alarm]
     schedule: Schedule
-
-
-_TELLING = ("record", "tell_at", "told", "told_at", "tries")
 
 
 def checked_rules(options: Mapping[str, object]) -> AlarmRules:
@@ -220,8 +218,7 @@ def merged(
 
 def as_facts(alarm: Alarm) -> dict[str, Any]:
     """An alarm as the audit shows it: without who is told of it."""
-    facts: dict[str, Any] = msgspec.to_builtins(alarm)
-    return {name: value for name, value in facts.items() if name not in _TELLING}
+    return facts_of(alarm, "tell_at", "told", "told_at", "tries")
 
 
 def ended(known: Iterable[Alarm], now: datetime) -> list[Alarm]:

@@ -44,6 +44,7 @@ __all__ = [
     "plain",
     "shown",
     "storable",
+    "stored_bytes",
 ]
 
 MAX_DEPTH = 64
@@ -250,6 +251,11 @@ def plain(field: str, value: object, *, most: int) -> Any:
     """A copy as JSON will give it back. Refused is what JSON cannot carry: NaN, numbers past 64 bits, keys
     that are no texts, foreign objects, and what has more parts than `most` bytes can hold."""
     return _Copy(field, most).of(value, 0)
+
+
+def stored_bytes(value: object) -> bytes:
+    """As it is stored, for comparing: to Python, True and 1 are equal. The order of keys makes no difference."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def shown(value: object) -> str:

@@ -24,12 +24,11 @@ from hmac import digest as hmac
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import msgspec
 from msgspec.structs import replace
 
 from .checks import check_choice, check_key, storable
 from .errors import Invalid
-from .model import ApiKey, Role
+from .model import ApiKey, Role, facts_of
 from .tenants import EVERY_TENANT, check_tenant
 
 __all__ = [
@@ -171,10 +170,7 @@ def _proof(key: ApiKey, id: str, began: int, made: int) -> str:
 
 def as_facts(key: ApiKey) -> dict[str, Any]:
     """A key as the audit and the surfaces show it: never its digest."""
-    facts: dict[str, Any] = msgspec.to_builtins(key)
-    for name in ("record", "digest", "signed_out", "sessions_from"):
-        facts.pop(name, None)
-    return facts
+    return facts_of(key, "digest", "signed_out", "sessions_from")
 
 
 def _digest(secret: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from .checks import check_choice, check_input, check_key, check_kind, check_text, shown
+from .checks import check_choice, check_input, check_key, check_kind, check_text, shown, stored_bytes
 from .errors import Invalid, Refused
-from .model import Limits, Runtime, Target, Template, TemplateTarget
+from .model import Limits, Runtime, Target, Template, TemplateTarget, facts_of
 from .options import Option, TaskOptions, TemplateOptions, check_option, names_of, options_of
 from .runtimes import COMMAND_KINDS, check_against, check_command, check_schema, kind_of
 from .task import Submission
@@ -42,7 +42,9 @@ def edit(template: Template, changes: Mapping[str, Any], now: datetime, limits: 
     """With the changes; what is given as it was is no change."""
     values = _runnable(_checked(changes, limits), limits, template)
     changed = {
-        name: value for name, value in values.items() if _stored(value) != _stored(getattr(template, name))
+        name: value
+        for name, value in values.items()
+        if stored_bytes(value) != stored_bytes(getattr(template, name))
     }
     return replace(template, **changed, updated_at=now) if changed else template
 
@@ -93,10 +95,7 @@ def known_target(found: Template | None, target: TemplateTarget, old: Target | N
 
 def as_facts(template: Template) -> dict[str, Any]:
     """A template as the audit shows it."""
-    facts: dict[str, Any] = msgspec.to_builtins(template)
-    for name in ("record", "applied"):
-        facts.pop(name, None)
-    return facts
+    return facts_of(template, "applied")
 
 
 def _checked(fields: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
@@ -141,11 +140,6 @@ def _command(runtime: Runtime, wanted: Mapping[str, Any], limits: Limits) -> dic
     if wanted.get("kind", kind) != kind:
         raise Invalid("kind", f"a {runtime} template runs a command", "leave the kind out")
     return {"kind": kind, "command": command}
-
-
-def _stored(value: object) -> bytes:
-    """For comparing: to Python, True and 1 are equal. The order of keys makes no difference."""
-    return msgspec.json.encode(value, order="deterministic")
 
 
 def _runtime(field: str, value: object, limits: Limits) -> Runtime:

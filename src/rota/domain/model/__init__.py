@@ -29,7 +29,7 @@ from .schedule import (
     WorkflowTarget,
 )
 from .serving import NodeState, PausedQueue
-from .shared import Duration, Record, is_from_the_future
+from .shared import Duration, Record, facts_of, is_from_the_future
 from .task import (
     FOREVER,
     LIVE,
@@ -94,5 +94,6 @@ __all__ = [
     "TenantStatus",
     "Watch",
     "WorkflowTarget",
+    "facts_of",
     "is_from_the_future",
 ]

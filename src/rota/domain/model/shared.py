@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -21,6 +22,12 @@ class Record(Value, frozen=True, kw_only=True):
     id: str
     tenant: str = "default"
     version: int = 0
+
+
+def facts_of(record: Record, *without: str) -> dict[str, Any]:
+    """A record as the audit shows it: plain data, without these fields."""
+    facts: dict[str, Any] = msgspec.to_builtins(record)
+    return {name: value for name, value in facts.items() if name not in ("record", *without)}
 
 
 def is_from_the_future(written_at: datetime, now: datetime) -> bool:

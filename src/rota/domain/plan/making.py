@@ -26,6 +26,7 @@ from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
 from .. import template as templates
+from ..checks import stored_bytes
 from ..errors import Invalid, Refused
 from ..ids import derived_id
 from ..model import Calendar, Limits, Schedule, ScheduleStatus, Target, Template, TemplateTarget
@@ -132,8 +133,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def token(self) -> str:
         """Stands for what the plan says: two with the same token say the same."""
         facts = [each.facts for each in self.items if each.action is not Action.UNCHANGED or each.kept]
-        told = msgspec.json.encode([self.tenant, facts], order="deterministic")
-        return blake2b(told, digest_size=16).hexdigest()
+        return blake2b(stored_bytes([self.tenant, facts]), digest_size=16).hexdigest()
 
     def times(self, item: Item[Schedule]) -> TimeChanges:
         """The times within the next 14 days that appear, vanish or move."""
@@ -199,7 +199,7 @@ def basis_of(
     """Stands for all that a plan follows from, beside its time; None if what is declared is no plain data."""
     try:
         said = (declared.calendars, declared.templates, declared.schedules)
-        told = _encoded((said, stored.tenant, stored.versions, stored.limits, actor, prune, force))
+        told = stored_bytes((said, stored.tenant, stored.versions, stored.limits, actor, prune, force))
     except TypeError:
         return None
     return blake2b(told, digest_size=16).hexdigest()
@@ -308,7 +308,7 @@ class _Making:
         if old is None:
             new = self._calendar(name, options)
             form = declaration.of_calendar(new)
-            item = _created(name, replace(new, applied=_digests(form)), form)
+            item = _created(name, new, form)
         else:
             item = self._changed_calendar(old, options)
         assert item.new is not None
@@ -368,7 +368,7 @@ class _Making:
             id = derived_id("plan", "template", self.stored.tenant, alias, self.at)
             new = self._template(id, alias, options)
             form = declaration.of_template(new)
-            item = _created(alias, replace(new, applied=_digests(form)), form)
+            item = _created(alias, new, form)
         else:
             item = self._changed_template(alias, old, options)
         self.templates.append(item)
@@ -433,7 +433,7 @@ class _Making:
             calendars=self._calendars(fields),
         )
         form = declaration.of_schedule(new, self._aliases)
-        return _created(key, replace(new, applied=_digests(form)), form)
+        return _created(key, new, form)
 
     def _calendars(self, fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[Covered, ...]:
         if not any(fields.get(name, getattr(old, name, ())) for name in ("exclude", "only")):
@@ -474,8 +474,8 @@ def _removed(old: Schedule, prune: bool, at: datetime, actor: str) -> Item[Sched
 
 
 def _created(name: str, new: R, form: Mapping[str, Any]) -> Item[R]:
-    told = _differences({}, form)
-    return Item(name=name, action=Action.CREATED, old=None, new=new, differences=told)
+    applied = replace(new, applied=_digests(form))
+    return Item(name=name, action=Action.CREATED, old=None, new=applied, differences=_differences({}, form))
 
 
 def _merged(
@@ -520,7 +520,9 @@ def _edited_by_hand(
 
 
 def _digests(form: Mapping[str, Any]) -> dict[str, str]:
-    return {name: blake2b(_encoded(value), digest_size=8).hexdigest() for name, value in sorted(form.items())}
+    return {
+        name: blake2b(stored_bytes(value), digest_size=8).hexdigest() for name, value in sorted(form.items())
+    }
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
@@ -528,9 +530,5 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[D
     return tuple(
         Difference(name, before.get(name), after.get(name))
         for name in names
-        if _encoded(before.get(name)) != _encoded(after.get(name))
+        if stored_bytes(before.get(name)) != stored_bytes(after.get(name))
     )
-
-
-def _encoded(value: object) -> bytes:
-    return msgspec.json.encode(value, order="deterministic")

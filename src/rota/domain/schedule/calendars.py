@@ -12,14 +12,13 @@ from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from .. import recurrence
 from ..checks import check_key, check_text, shown
 from ..errors import Invalid
 from ..ids import derived_id
-from ..model import Calendar, Schedule
+from ..model import Calendar, Schedule, facts_of
 from ..recurrence import Covered
 
 __all__ = [
@@ -138,10 +137,7 @@ def edit(calendar: Calendar, changes: Mapping[str, Any], now: datetime, actor: s
 
 def as_facts(calendar: Calendar) -> dict[str, Any]:
     """A calendar as the audit shows it."""
-    facts: dict[str, Any] = msgspec.to_builtins(calendar)
-    facts.pop("record", None)
-    facts.pop("applied", None)
-    return facts
+    return facts_of(calendar, "applied")
 
 
 def _not_empty(calendar: Calendar) -> Calendar:

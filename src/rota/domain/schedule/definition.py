@@ -27,6 +27,7 @@ from ..checks import (
     check_text,
     check_time,
     shown,
+    stored_bytes,
 )
 from ..errors import Invalid, Refused
 from ..model import (
@@ -39,6 +40,7 @@ from ..model import (
     TaskTarget,
     TemplateTarget,
     WorkflowTarget,
+    facts_of,
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
 from ..recurrence import (
@@ -86,6 +88,14 @@ SHORTEST = timedelta(seconds=1)
 CHECKED_GAPS = 50
 MOST_UPSTREAM = 20
 CHECKED_AHEAD = timedelta(days=3660)
+_GIVEN_AS: dict[type[Timing], str] = {
+    Once: "run_at",
+    Interval: "interval",
+    Cron: "cron",
+    RRule: "rrule",
+    Several: "timings",
+    After: "after",
+}
 _T = TypeVar("_T", TaskTarget, WorkflowTarget)
 
 
@@ -152,19 +162,7 @@ def check_when(schedule: Schedule, changed: Collection[str], now: datetime, limi
 
 def timing_field(timing: Timing) -> str:
     """What the person who gave this timing calls it."""
-    match timing:
-        case Once():
-            return "run_at"
-        case Interval():
-            return "interval"
-        case Cron():
-            return "cron"
-        case RRule():
-            return "rrule"
-        case Several():
-            return "timings"
-        case After():
-            return "after"
+    return _GIVEN_AS[type(timing)]
 
 
 def _check_gaps(timing: Timing, now: datetime, least: timedelta) -> None:
@@ -423,11 +421,8 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
-    facts: dict[str, Any] = msgspec.to_builtins(schedule)
     inner = ("due_at", "zone_data", "applied", "watch", "calendars", "excluded_from", "followers", "causes")
-    for name in ("record", *inner):
-        facts.pop(name, None)
-    return facts
+    return facts_of(schedule, *inner)
 
 
 def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -456,13 +451,10 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
     if "key" in changes:
         values["key"] = check_key(changes["key"])
     return {
-        name: value for name, value in values.items() if _stored(value) != _stored(getattr(schedule, name))
+        name: value
+        for name, value in values.items()
+        if stored_bytes(value) != stored_bytes(getattr(schedule, name))
     }
-
-
-def _stored(value: object) -> bytes:
-    """For comparing: to Python, True and 1 are equal. The order of keys makes no difference."""
-    return msgspec.json.encode(value, order="deterministic")
 
 
 def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str) -> Schedule:
