@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 from zoneinfo import ZoneInfo
@@ -111,23 +111,16 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _number(help: str, least: int, most: int, *, clearable: bool = False) -> Option:
-    def check(field: str, value: object) -> int:
-        return check_number(field, value, least, most)
-
+    check = partial(check_number, least=least, most=most)
     return Option(help=help, check=check, least=least, most=most, clearable=clearable)
 
 
 def _ratio(help: str, least: float, most: float) -> Option:
-    def check(field: str, value: object) -> float:
-        return check_ratio(field, value, least, most)
-
-    return Option(help=help, check=check, least=least, most=most)
+    return Option(help=help, check=partial(check_ratio, least=least, most=most), least=least, most=most)
 
 
 def _duration(help: str, *, least: timedelta = timedelta(0), clearable: bool = False) -> Option:
-    def check(field: str, value: object) -> timedelta:
-        return check_duration(field, value, least=least)
-
+    check = partial(check_duration, least=least)
     shortest, longest = least.total_seconds(), LONGEST.total_seconds()
     return Option(help=help, check=check, least=shortest, most=longest, clearable=clearable)
 
@@ -137,17 +130,11 @@ def _time(help: str, *, clearable: bool = False) -> Option:
 
 
 def _text(help: str, *, most: int = 10_000, clearable: bool = False) -> Option:
-    def check(field: str, value: object) -> str:
-        return check_text(field, value, most=most)
-
-    return Option(help=help, check=check, most=most, clearable=clearable)
+    return Option(help=help, check=partial(check_text, most=most), most=most, clearable=clearable)
 
 
 def _choice(help: str, choices: type[StrEnum], *, clearable: bool = False) -> Option:
-    def check(field: str, value: object) -> StrEnum:
-        return check_choice(field, value, choices)
-
-    return Option(help=help, check=check, clearable=clearable)
+    return Option(help=help, check=partial(check_choice, enum=choices), clearable=clearable)
 
 
 def _flag(help: str) -> Option:

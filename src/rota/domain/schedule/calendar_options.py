@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date
+from functools import partial
 from typing import Annotated, Any, TypedDict
 
 from ..checks import check_number, check_text
@@ -18,10 +19,6 @@ MOST_YEARS = 20
 MOST_ICS = 1_000_000
 SOURCES = ("country", "subdivision", "ics", "years")
 """They become days before anything is stored."""
-
-
-def _years(field: str, value: object) -> int:
-    return check_number(field, value, 0, MOST_YEARS)
 
 
 class CalendarOptions(TypedDict, total=False):
@@ -52,7 +49,7 @@ class CalendarOptions(TypedDict, total=False):
         str | None,
         Option(
             help="The text of an .ics file: its all-day events.",
-            check=lambda field, value: check_text(field, value, most=MOST_ICS),
+            check=partial(check_text, most=MOST_ICS),
             most=MOST_ICS,
         ),
     ]
@@ -60,7 +57,7 @@ class CalendarOptions(TypedDict, total=False):
         int | None,
         Option(
             help=f"How many years ahead holidays and repeated events are taken. [default: {YEARS}]",
-            check=_years,
+            check=partial(check_number, least=0, most=MOST_YEARS),
             least=0,
             most=MOST_YEARS,
         ),
