@@ -18,7 +18,7 @@ them. `rrule.steps` does the rules that advance in elapsed time.
 from __future__ import annotations
 
 from .advice import ClockChange, clock_changes, dst_note, left_out, local, warnings
-from .calendars import Covered, Openings, Stretch, check_rule, covered_days, parse_window
+from .calendars import Covered, Openings, check_rule, covered_days, parse_window
 from .cron import split_zone
 from .occurrences import (
     begun_after,
@@ -73,7 +73,6 @@ __all__ = [
     "RecurrenceRule",
     "Several",
     "Simple",
-    "Stretch",
     "Timing",
     "begun_after",
     "between",

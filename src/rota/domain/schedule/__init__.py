@@ -3,9 +3,7 @@ people do to a schedule is in `definition`, what it runs of the past in `backfil
 the times to come, and which of them vanish when it changes, in `expected`, and `why` explains one time."""
 
 from .decision import (
-    LONGEST_GRACE,
     MOST_BUFFERED,
-    NO_DAY_LEFT,
     Decision,
     Fire,
     Skip,
@@ -23,9 +21,7 @@ from .decision import (
 )
 
 __all__ = [
-    "LONGEST_GRACE",
     "MOST_BUFFERED",
-    "NO_DAY_LEFT",
     "Decision",
     "Fire",
     "Skip",

@@ -7,7 +7,6 @@ running it again, after a conflict or after an answer that was lost, does the sa
 
 from .alarms import (
     Looked,
-    Scanned,
     check_fleet,
     claim_notices,
     look_for_alarms,
@@ -80,10 +79,9 @@ from .tick import (
     refresh_zones,
     replan_schedules,
 )
-from .upkeep import Retention, Sweep, forget_old, sweep
+from .upkeep import Retention, forget_old, sweep
 from .workflows import (
     Parting,
-    Recorded,
     Waited,
     record_steps,
     replay_task,
@@ -102,12 +100,9 @@ __all__ = [
     "Looked",
     "MakePlan",
     "Parting",
-    "Recorded",
     "Renewal",
     "Result",
     "Retention",
-    "Scanned",
-    "Sweep",
     "Tick",
     "Waited",
     "apply_plan",
