@@ -6,7 +6,8 @@ inside a gap that is the first instant after it, and when clocks go back it is t
 `Elapsed` is for rules that repeat within the day. They fire at every instant whose reading matches, so they
 keep their rhythm: nothing is added for readings that are skipped, nothing removed for those that come twice.
 
-`ByChoice` is for rules whose owner chose otherwise. It is the general case, of which the two are the ends.
+`ByChoice` is for rules whose owner chose otherwise. It is the general case, of which the two are the ends. It takes 3
+to 10 µs for a next time; they take 1.
 """
 
 from __future__ import annotations
