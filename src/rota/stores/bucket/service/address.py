@@ -21,15 +21,12 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from obstore import exceptions as obs
+from obstore.store import AzureStore, GCSStore, S3Store
 
 from ....domain.errors import Invalid
 from .bucket import FolderRequests, MemoryRequests, Requests, ServiceRequests, first_line
 
-__all__ = [
-    "MAKERS",
-    "BucketAddress",
-    "has_endpoint",
-]
+__all__ = ["BucketAddress"]
 
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 _HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+", re.ASCII)
@@ -40,17 +37,7 @@ _VARIABLES = {
 """By scheme: the variables for an endpoint, if the address has none. The first that is set counts."""
 
 
-def _client(timeout: timedelta, endpoint: str | None) -> Any:
-    return {
-        "timeout": timeout,
-        "connect_timeout": _CONNECT_TIMEOUT,
-        "allow_http": endpoint is not None and endpoint.startswith("http://"),
-    }
-
-
-def _s3(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: timedelta, retry: Any) -> Any:
-    from obstore.store import S3Store
-
+def _s3(options: Mapping[str, str]) -> dict[str, Any]:
     endpoint = _endpoint("s3", options)
     chosen: dict[str, Any] = {"region": options["region"]} if "region" in options else {}
     if endpoint is not None:
@@ -62,13 +49,7 @@ def _s3(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: ti
     provider = _profile() if "AWS_ACCESS_KEY_ID" not in os.environ else None
     if provider is not None:
         chosen["credential_provider"] = provider
-    return S3Store(
-        bucket,
-        prefix=prefix,
-        client_options=_client(timeout, endpoint),
-        retry_config=retry,
-        **chosen,
-    )
+    return chosen
 
 
 def _profile() -> Any:
@@ -82,19 +63,9 @@ def _profile() -> Any:
     return Boto3CredentialProvider()
 
 
-def _gs(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: timedelta, retry: Any) -> Any:
-    from obstore.store import GCSStore
-
-    chosen: dict[str, Any] = {}
-    if not {"GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"} & set(os.environ):
-        chosen["credential_provider"] = _google()
-    return GCSStore(
-        bucket,
-        prefix=prefix,
-        client_options=_client(timeout, None),
-        retry_config=retry,
-        **chosen,
-    )
+def _gs(options: Mapping[str, str]) -> dict[str, Any]:
+    has_account = {"GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"} & set(os.environ)
+    return {} if has_account else {"credential_provider": _google()}
 
 
 def _google() -> Any:
@@ -108,23 +79,15 @@ def _google() -> Any:
     return GoogleCredentialProvider()
 
 
-def _az(bucket: str, prefix: str | None, options: Mapping[str, str], timeout: timedelta, retry: Any) -> Any:
-    from obstore.store import AzureStore
-
+def _az(options: Mapping[str, str]) -> dict[str, Any]:
     endpoint = _endpoint("az", options)
     chosen: dict[str, Any] = {} if endpoint is None else {"endpoint": endpoint}
     if "account" in options:
         chosen["account_name"] = options["account"]
-    return AzureStore(
-        bucket,
-        prefix=prefix,
-        client_options=_client(timeout, endpoint),
-        retry_config=retry,
-        **chosen,
-    )
+    return chosen
 
 
-def has_endpoint(scheme: str, options: Mapping[str, str]) -> bool:
+def _has_endpoint(scheme: str, options: Mapping[str, str]) -> bool:
     """Whether an endpoint is given, so that the service is not the scheme's own."""
     return "endpoint" in options or any(os.environ.get(name) for name in _VARIABLES.get(scheme, ()))
 
@@ -158,8 +121,12 @@ def _wrong(source: str, problem: str) -> Invalid:
     return Invalid("store", f"{source} {problem}", "write https://host, or http://host:port")
 
 
-MAKERS: Mapping[str, Callable[..., Any]] = {"s3": _s3, "gs": _gs, "az": _az}
-"""By scheme: `(bucket, prefix, options, timeout, retry) -> client`. No request is made yet."""
+_CLIENTS: Mapping[str, tuple[Any, Callable[[Mapping[str, str]], dict[str, Any]]]] = {
+    "s3": (S3Store, _s3),
+    "gs": (GCSStore, _gs),
+    "az": (AzureStore, _az),
+}
+"""By scheme: the client, and what is chosen for it by the options of an address and by the environment."""
 
 
 _OPTIONS: dict[str, tuple[str, ...]] = {
@@ -244,12 +211,8 @@ class BucketAddress(NamedTuple):
             return MemoryRequests(self.path)
         if self.scheme == "file":
             return _folder_requests(Path(self.path))
-        make = MAKERS[self.scheme]
-        prefix, timeout = self.path or None, _timeout(self.options)
         try:
-            return ServiceRequests(
-                self.name, lambda retry: make(self.bucket, prefix, self.options, timeout, retry)
-            )
+            return ServiceRequests(self.name, self._client)
         except Invalid:
             raise
         except (obs.BaseError, ValueError, TypeError) as error:
@@ -258,6 +221,19 @@ class BucketAddress(NamedTuple):
                 f"{self.name} cannot be used: {first_line(error)}",
                 "check the options, and the credentials in the environment",
             ) from error
+
+    def _client(self, retry: Any) -> Any:
+        """A client of the service. It has made no request yet."""
+        client, choose = _CLIENTS[self.scheme]
+        chosen = choose(self.options)
+        http = {
+            "timeout": _timeout(self.options),
+            "connect_timeout": _CONNECT_TIMEOUT,
+            "allow_http": chosen.get("endpoint", "").startswith("http://"),
+        }
+        return client(
+            self.bucket, prefix=self.path or None, client_options=http, retry_config=retry, **chosen
+        )
 
 
 def _split(address: str) -> SplitResult:
@@ -323,7 +299,7 @@ def _bucket(parts: SplitResult, options: Mapping[str, str]) -> str:
         )
     if not parts.netloc:
         raise Invalid("store", f"the address names no {what}", f"write {parts.scheme}://{what}/prefix")
-    elsewhere = has_endpoint(parts.scheme, options)
+    elsewhere = _has_endpoint(parts.scheme, options)
     allowed, in_words = _NAMES_ELSEWHERE if elsewhere else _NAMES[parts.scheme]
     if not allowed.fullmatch(parts.netloc):
         raise Invalid("store", f"{parts.netloc!r:.80} is no name of a {what}", f"accepted are {in_words}")
