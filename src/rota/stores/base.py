@@ -73,26 +73,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from ..domain.errors import Corrupt, Invalid, Unavailable
-from ..domain.model import (
-    Alarm,
-    ApiKey,
-    Artifact,
-    Calendar,
-    Event,
-    Gate,
-    NodeState,
-    PausedQueue,
-    Receipt,
-    Record,
-    Run,
-    Schedule,
-    Task,
-    TaskStatus,
-    Template,
-    Tenant,
-)
+from ..domain.model import Event, Record, Task, TaskStatus
 from ..domain.task import Update
-from ..domain.workflow import Signal, Step
+from .codec import TABLES
 from .queries import Query, ReadyTasks
 
 __all__ = [
@@ -115,24 +98,7 @@ T = TypeVar("T")
 
 RecordTypes = AbstractSet[type[Record]]
 
-RECORD_TYPES: tuple[type[Record], ...] = (
-    Task,
-    Schedule,
-    Run,
-    Event,
-    Template,
-    Tenant,
-    ApiKey,
-    Receipt,
-    Gate,
-    NodeState,
-    PausedQueue,
-    Artifact,
-    Step,
-    Signal,
-    Alarm,
-    Calendar,
-)
+RECORD_TYPES = tuple(TABLES)
 
 
 class Clock(Protocol):
