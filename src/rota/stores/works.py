@@ -40,20 +40,19 @@ def drive(work: Work[T], tx: Any) -> T:
     raise AssertionError(f"a work waits for nothing but its tx: {work} awaited something else")
 
 
-def run_work(work: Work[T], begin: Callable[[], X], flush: Callable[[X], None]) -> T:
-    """Run the work and flush its writes. After a conflict it is tried again from the start."""
-    for _ in range(ATTEMPTS - 1):
+def run_work(work: Work[T], begin: Callable[[], X], flush: Callable[[X], None]) -> tuple[T, X]:
+    """Run the work and flush its writes. After a conflict it is tried again from the start. The answer is that of the
+    work, with the transaction of the run that counts."""
+    for left in reversed(range(ATTEMPTS)):
         tx = begin()
         try:
             value = drive(work, tx)
             flush(tx)
-            return value
+            break
         except Conflict:
-            continue
-    tx = begin()
-    value = drive(work, tx)
-    flush(tx)
-    return value
+            if not left:
+                raise
+    return value, tx
 
 
 class Job(Generic[T]):

@@ -18,7 +18,6 @@ import uuid_utils
 
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record, Task
-from ..base import RecordTypes
 from ..memory.state import Row
 from ..works import Job, run_work
 from .archive.lookups import NeedsArchive
@@ -145,17 +144,10 @@ class Committer:
         )
 
     def run_job(self, job: Job[Any], trial: Trial) -> None:
-        written: RecordTypes = frozenset()
-
-        def flush(tx: BucketTx) -> None:
-            nonlocal written
-            trial.flush(tx)
-            written = tx.written or ({Task} if tx.moved else frozenset())
-
         job.error = None
         try:
-            job.value = run_work(job.work, lambda: BucketTx(self._replica, self._time.now()), flush)
-            job.written = written
+            job.value, tx = run_work(job.work, lambda: BucketTx(self._replica, self._time.now()), trial.flush)
+            job.written = tx.written or ({Task} if tx.moved else frozenset())
         except BaseException as error:  # it belongs to the caller of this work
             job.error, job.written = error, frozenset()
 

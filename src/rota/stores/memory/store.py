@@ -129,7 +129,8 @@ class MemoryStore(Store):
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
         self._check_open()
         await asyncio.sleep(0)
-        return run_work(work, lambda: MemoryTx(self.state, self._clock.now()), self._commit)
+        value, _ = run_work(work, lambda: MemoryTx(self.state, self._clock.now()), self._commit)
+        return value
 
     async def read(self, work: Work[T], /) -> T:
         self._check_open()

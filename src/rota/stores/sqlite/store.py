@@ -77,22 +77,12 @@ def _run(db: apsw.Connection, clock: Clock, jobs: list[Job[Any]]) -> None:
     for job in jobs:
         job.error = None
         try:
-            job.value, job.written = _run_one(db, clock, job)
+            job.value, tx = run_work(job.work, lambda: SqliteTx(db, clock.now()), partial(flush, db))
+            job.written = tx.written
         except apsw.Error:
             raise
         except BaseException as error:  # whatever it is belongs to the caller of this work
             job.error, job.written = error, frozenset()
-
-
-def _run_one(db: apsw.Connection, clock: Clock, job: Job[Any]) -> tuple[Any, RecordTypes]:
-    written: RecordTypes = frozenset()
-
-    def flush_all(tx: SqliteTx) -> None:
-        nonlocal written
-        flush(db, tx)
-        written = tx.written
-
-    return run_work(job.work, lambda: SqliteTx(db, clock.now()), flush_all), written
 
 
 def _fail(jobs: list[Job[Any]], file: SqliteFile, error: apsw.Error) -> None:
