@@ -176,13 +176,11 @@ class _SnapshotObject(Snapshot, frozen=True, kw_only=True):
 
 
 class Restored(NamedTuple):
-    number: int
-    floor: int
-    size: int
+    """A snapshot that was read: its records, and the size of its object."""
+
+    about: Snapshot
     rows: list[Row]
-    segments: list[tuple[Segment, set[tuple[str, str]]]]
-    snapshots: dict[int, datetime]
-    dropped: list[str]
+    size: int
 
 
 def encode_snapshot(snapshot: Snapshot, rows: list[Row]) -> tuple[str, bytes]:
@@ -224,6 +222,4 @@ def _restore(name: str, key: str, body: bytes) -> Restored:
     found = parse(name, lambda: msgspec.json.decode(text, type=_SnapshotObject))
     if found.number != number_of(key):
         raise Corrupt(f"{name} says that it is snapshot {found.number}", key=key)
-    rows = rows_in(name, found.put)
-    segments = [(each.segment, set(each.obsolete)) for each in found.archived]
-    return Restored(found.number, found.floor, len(body), rows, segments, found.snapshots, found.dropped)
+    return Restored(found, rows_in(name, found.put), len(body))

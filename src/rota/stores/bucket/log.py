@@ -327,10 +327,10 @@ class Log:
         is_first = self._position_at is None
         found = self._newest_ahead()
         with self.replica.lock:
-            if found is not None and (self._position_at is None or found.number > self.replica.number):
-                self.replica.reset(found.number, found.rows, found.segments, found.dropped)
-                self.snapshots = dict(found.snapshots)
-                self.learn(found.number, found.floor)
+            if found is not None and (self._position_at is None or found.about.number > self.replica.number):
+                self.replica.reset(found)
+                self.snapshots = dict(found.about.snapshots)
+                self.learn(found.about.number, found.about.floor)
                 self.snapshot_bytes, self.bytes_since_snapshot = found.size, 0
             self._position_at = asked  # and not current: what lies behind the snapshot is yet to be read
         has_more = self._read_many()

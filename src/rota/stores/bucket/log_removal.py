@@ -34,7 +34,8 @@ class LogRemoval:
         self._dropped: dict[str, datetime] = {}
         self._unfinished_before: datetime | None = None
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
+        """Remove what may go, and propose the next floor; True when it is done."""
         self._log.time.refresh()  # a clock that was set must not make objects look old
         before = self._log.time.now() - self._log.tuning.retention
         with self._replica.lock:
@@ -44,6 +45,7 @@ class LogRemoval:
         self._remove_dropped(before)
         self._remove_unfinished(before)
         self.propose()
+        return True
 
     def propose(self) -> None:
         """Propose the next floor. This makes no request: the clock has just been refreshed."""

@@ -28,7 +28,7 @@ from ..queries import RECORD_OF, Query
 from .archive.archive import Archive, Hidden, Source, archived_order, merged
 from .archive.lookups import LookupResults, answer_all
 from .archive.segments import Segment, made_at
-from .formats import TYPES
+from .formats import TYPES, Restored
 
 __all__ = ["BucketTx", "MoveToArchive", "Replica", "Trial"]
 
@@ -47,19 +47,14 @@ class Replica:
         self.number = 0
         self.hidden: Hidden = {}
 
-    def reset(
-        self,
-        number: int,
-        rows: list[Row],
-        segments: Iterable[tuple[Segment, set[tuple[str, str]]]],
-        dropped: Iterable[str],
-    ) -> None:
+    def reset(self, found: Restored) -> None:
+        """The state of a snapshot."""
         self.live = State()
-        self.live.apply(Changes(rows, []))
-        self.archive.clear()
-        self.archive.add_all(segments)
-        self.archive.dropped.update(dropped)
-        self.number = number
+        self.live.apply(Changes(found.rows, []))
+        self.archive = Archive()
+        self.archive.add_all((each.segment, set(each.obsolete)) for each in found.about.archived)
+        self.archive.dropped.update(found.about.dropped)
+        self.number = found.about.number
 
     def row(self, type: type[Record], id: str, results: LookupResults) -> Row | None:
         row = self.live.row(type, id)

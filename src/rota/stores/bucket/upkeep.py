@@ -188,7 +188,7 @@ class Upkeep:
         """Archive, write a snapshot, and remove the log before it."""
         await self._archive_all()
         if await self._try(UpkeepPart.SNAPSHOT, self._snapshot):
-            await self._try(UpkeepPart.REMOVAL, self._remove)
+            await self._try(UpkeepPart.REMOVAL, self.log_removal.remove)
 
     async def _try(self, part: UpkeepPart, function: Callable[..., bool], *arguments: Any) -> bool:
         """Run one part in the upkeep thread; whether it was done, as the function says. A failure is logged."""
@@ -290,8 +290,4 @@ class Upkeep:
         with self._replica.lock:
             self._log.learn(number, 0)
             self._log.snapshot_bytes = len(body)
-        return True
-
-    def _remove(self) -> bool:
-        self.log_removal.remove()
         return True

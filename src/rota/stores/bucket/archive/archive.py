@@ -120,11 +120,6 @@ class Archive:
         """Segments without a record that is not obsolete. Their objects are removed when no node can know them any
         more."""
 
-    def clear(self) -> None:
-        self.segments.clear()
-        self._index = SegmentIndex()
-        self.dropped.clear()
-
     def add(self, segment: Segment) -> None:
         self.add_all([(segment, set())])
 

@@ -105,9 +105,6 @@ class LookupResults:
         self._known: dict[SegmentLookup, Any] = {}
         self._rounds = 0
 
-    def __contains__(self, asked: SegmentLookup) -> bool:
-        return asked in self._known
-
     def get(self, asked: SegmentLookup, following: Iterable[SegmentLookup] = ()) -> Any:
         """The result, or NeedsArchive with some of the lookups that may follow. A page often needs two segments, and a
         listing that needs many should be run again only a few times."""
