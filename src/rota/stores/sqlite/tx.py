@@ -66,8 +66,6 @@ class _Statements:
 
 
 STATEMENTS = {of_type: _Statements(table) for of_type, table in TABLES.items()}
-_OF_SCHEDULES = STATEMENTS[Schedule]
-_TRIGGERING = {_OF_SCHEDULES.insert, _OF_SCHEDULES.replace, _OF_SCHEDULES.delete}
 
 
 class SqliteTx(BufferedTx):
@@ -159,7 +157,7 @@ def _writes(tx: SqliteTx) -> Iterable[tuple[str, list[Row]]]:
 def _write(db: apsw.Connection, writes: list[tuple[str, list[Row]]]) -> None:
     for statement, rows in writes:
         try:
-            changed = _changed(db, statement, rows)
+            changed = sum(_changed(db, statement, row) for row in rows)
         except apsw.ConstraintError as error:
             if getattr(error, "extendedresult", None) not in _TAKEN:
                 raise
@@ -169,17 +167,10 @@ def _write(db: apsw.Connection, writes: list[tuple[str, list[Row]]]) -> None:
             raise Conflict(f"changed or removed by someone else: one of {ids}")
 
 
-def _changed(db: apsw.Connection, statement: str, rows: list[Row]) -> int:
-    """How many rows a statement changed. The changes of triggers are left out."""
-    if statement not in _TRIGGERING:
-        before = db.total_changes()
-        db.executemany(statement, rows)
-        return db.total_changes() - before
-    changed = 0
-    for row in rows:
-        db.execute(statement, row)
-        changed += db.changes()
-    return changed
+def _changed(db: apsw.Connection, statement: str, row: Row) -> int:
+    """How many rows a statement changed, those of triggers aside. (`executemany` has only the number with those.)"""
+    db.execute(statement, row)
+    return db.changes()
 
 
 def _lives(record: Record) -> bool:
