@@ -12,17 +12,19 @@ migrations under its write lock, so any number of processes may try at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import NamedTuple
 
-from ..domain.errors import Refused
+from ..domain.errors import Refused, Unavailable
+from .base import no_store
 
 __all__ = [
     "Applied",
     "Migration",
+    "check_complete",
     "load",
     "migrations",
     "pending",
@@ -110,3 +112,12 @@ def pending(store: str, known: Iterable[Migration], applied: Iterable[Applied]) 
             raise Refused("other_schema", store=store, migration=each.name)
     numbers = {each.number for each in done}
     return [step for number, step in sorted(steps.items()) if number not in numbers]
+
+
+def check_complete(store: str, known: Iterable[Migration], applied: Sequence[Applied]) -> None:
+    """The schema of the database at `store` is the one that this version knows."""
+    if not applied:
+        raise no_store(store)
+    if missing := pending(store, known, applied):
+        names = ", ".join(step.name for step in missing)
+        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)

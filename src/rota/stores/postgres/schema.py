@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
-from ...domain.errors import Unavailable
-from ..base import no_store
-from ..sql_files import Applied, Migration, migrations, pending
+from ..sql_files import Applied, Migration, check_complete, migrations, pending
 from .queries import Statements
 
 __all__ = ["check", "migrate", "plan"]
@@ -42,12 +40,7 @@ async def migrate(connection: Any, statements: Statements, schema: str, store: s
 
 async def check(connection: Any, statements: Statements, store: str) -> None:
     """The schema is the one that this version knows."""
-    applied = await _applied(connection, statements)
-    if not applied:
-        raise no_store(store)
-    if missing := pending(store, migrations("postgres"), applied):
-        names = ", ".join(step.name for step in missing)
-        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)
+    check_complete(store, migrations("postgres"), await _applied(connection, statements))
 
 
 async def plan(connection: Any, statements: Statements, schema: str, store: str) -> str:

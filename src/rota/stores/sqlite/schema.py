@@ -6,10 +6,9 @@ from datetime import datetime
 
 import apsw
 
-from ...domain.errors import Corrupt, Unavailable
-from ..base import no_store
+from ...domain.errors import Corrupt
 from ..codec import TABLES
-from ..sql_files import Applied, Migration, load, migrations, pending
+from ..sql_files import Applied, Migration, check_complete, load, migrations, pending
 
 __all__ = ["check", "migrate", "plan"]
 
@@ -44,12 +43,7 @@ def plan(db: apsw.Connection, store: str) -> str:
 
 def check(db: apsw.Connection, store: str) -> None:
     """The schema is the one that this version knows."""
-    applied = _applied(db)
-    if not applied:
-        raise no_store(store)
-    if missing := pending(store, migrations("sqlite"), applied):
-        names = ", ".join(step.name for step in missing)
-        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)
+    check_complete(store, migrations("sqlite"), _applied(db))
 
 
 def _check_own(db: apsw.Connection, store: str) -> None:
