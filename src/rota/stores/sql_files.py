@@ -32,7 +32,10 @@ __all__ = [
 
 _NAME = re.compile(r"^-- name: (?P<part>part )?(?P<name>\w+)$", re.MULTILINE)
 _IN_DIALECT: dict[str, dict[str, str]] = {
-    "postgres": {r"from (\w+) indexed by \w+": r"from {schema}.\1"},
+    "postgres": {
+        r"from run indexed by \w+": "from {schema}.schedule_run",
+        r"from (\w+) indexed by \w+": r"from {schema}.\1",
+    },
     "sqlite": {
         r"::\w+(\[\])?": "",
         r"= any\((:\w+)\)": r"in (select value from json_each(\1))",

@@ -50,6 +50,26 @@ where deleted_at is null and tenant = :tenant::text and key > :after::text
   and {schedule_filter}
 order by key limit :limit::bigint {lock}
 
+-- ## Runs
+
+-- name: run_list
+select {what} from run indexed by run_of_schedule
+where schedule_id = :schedule_id::text and scheduled_at >= :since::timestamptz
+  and (scheduled_at, id) < (:after_at::timestamptz, :after_id::text)
+  and scheduled_at <= :until::timestamptz
+  and (:status::text is null or status = :status::text)
+order by scheduled_at desc, id desc limit :limit::bigint {lock}
+
+-- name: old_runs
+select {what} from run indexed by run_ended
+where status <> 'running' and completed_at < :before::timestamptz
+order by completed_at, id limit :limit::bigint {lock}
+
+-- name: ended_runs
+select {what} from run indexed by run_ended
+where status <> 'running' and (completed_at, id) > (:after_at::timestamptz, :after_id::text) and tenant = :tenant::text
+order by completed_at, id limit :limit::bigint {lock}
+
 -- ## Events
 
 -- name: event_list

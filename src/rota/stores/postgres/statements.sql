@@ -571,26 +571,6 @@ order by coalesce(due_at, 'infinity'::timestamptz), id limit :limit::bigint {loc
   and (:tag::text is null or :tag::text = any(tags))
   and (:text::text is null or strpos(search, :text::text) > 0)
 
--- ## Runs
-
--- name: run_list
-select {what} from {schema}.schedule_run
-where schedule_id = :schedule_id::text and scheduled_at >= :since::timestamptz
-  and (scheduled_at, id) < (:after_at::timestamptz, :after_id::text)
-  and scheduled_at <= :until::timestamptz
-  and (:status::text is null or status = :status::text)
-order by scheduled_at desc, id desc limit :limit::bigint {lock}
-
--- name: old_runs
-select {what} from {schema}.schedule_run
-where status <> 'running' and completed_at < :before::timestamptz
-order by completed_at, id limit :limit::bigint {lock}
-
--- name: ended_runs
-select {what} from {schema}.schedule_run
-where status <> 'running' and (completed_at, id) > (:after_at::timestamptz, :after_id::text) and tenant = :tenant::text
-order by completed_at, id limit :limit::bigint {lock}
-
 -- ## Artifacts
 
 -- name: write_content

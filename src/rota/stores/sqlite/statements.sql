@@ -336,22 +336,3 @@ order by coalesce(due_at, 253402300799999999), id limit :limit
   and (:timezone is null or timezone = :timezone)
   and (:tag is null or instr(body, :tag) > 0 and exists (select 1 from json_each(body, '$.target.tags') where value = :tag))
   and (:text is null or instr(search, :text) > 0)
-
--- ## Runs
-
--- name: run_list
-select {what} from run indexed by run_of_schedule
-where schedule_id = :schedule_id and scheduled_at >= :since and (scheduled_at, id) < (:after_at, :after_id)
-  and scheduled_at <= :until
-  and (:status is null or status = :status)
-order by scheduled_at desc, id desc limit :limit
-
--- name: old_runs
-select {what} from run indexed by run_ended
-where status <> 'running' and completed_at < :before
-order by completed_at, id limit :limit
-
--- name: ended_runs
-select {what} from run indexed by run_ended
-where status <> 'running' and (completed_at, id) > (:after_at, :after_id) and tenant = :tenant
-order by completed_at, id limit :limit
