@@ -41,7 +41,7 @@ class TableContents(Contents):
                 piece = await threads.call(next, pieces, None)
                 if piece is None:
                     return
-                await self._execute("write_content", key, number, piece)
+                await self._fetch("write_content", key, number, piece)
         finally:
             threads.close()
 
@@ -49,27 +49,20 @@ class TableContents(Contents):
         for number in range(start // PIECE, -(-stop // PIECE)):
             first = max(start - number * PIECE, 0)
             last = min(stop - number * PIECE, PIECE)
-
-            async def piece(connection: Any, number: int = number, span: Any = (first, last)) -> Any:
-                first, last = span
-                return await connection.fetchval(
-                    self._sql["read_content"], key, number, first + 1, last - first
-                )
-
-            found: bytes | None = await self._run(piece)
-            if found is None:
+            rows = await self._fetch("read_content", key, number, first + 1, last - first)
+            if not rows:
                 raise no_content(self._url, key)
-            yield found
+            yield rows[0][0]
 
     async def keys(self) -> list[str]:
-        rows = await self._run(lambda connection: connection.fetch(self._sql["content_keys"]))
-        return [key for (key,) in rows]
+        return [key for (key,) in await self._fetch("content_keys")]
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._execute("delete_contents", list(keys))
+        await self._fetch("delete_contents", list(keys))
 
-    async def _execute(self, name: str, *values: Any) -> None:
-        await self._run(lambda connection: connection.execute(self._sql[name], *values))
+    async def _fetch(self, name: str, *values: Any) -> list[Any]:
+        rows: list[Any] = await self._run(lambda connection: connection.fetch(self._sql[name], *values))
+        return rows
 
 
 def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
