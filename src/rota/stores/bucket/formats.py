@@ -108,7 +108,7 @@ def lines(rows: Iterable[Row]) -> bytes:
     """Lists of records by name, each record on its line."""
     bodies: dict[str, list[bytes]] = {}
     for row in rows:
-        bodies.setdefault(TABLES[type(row.record)].name, []).append(row.body)
+        bodies.setdefault(row.table.name, []).append(row.body)
     parts = (b'"%s": [\n%s\n]' % (name.encode(), b",\n".join(each)) for name, each in bodies.items())
     return b"{%s}" % b",\n".join(parts)
 

@@ -229,7 +229,7 @@ class Trial:
             raise Conflict("a record changed while it was archived")
         self.segment = segment
         for row in rows:
-            self.leave.setdefault(TABLES[type(row.record)].name, []).append(row.record.id)
+            self.leave.setdefault(row.table.name, []).append(row.record.id)
 
     def _apply_changes(self, changes: Changes) -> None:
         live = self._replica.live

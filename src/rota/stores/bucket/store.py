@@ -27,16 +27,14 @@ import uuid_utils
 
 from ...domain.errors import Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, RECORD_TYPES, Clock, CommitOptions, Proof, RecordTypes, Store, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, Proof, RecordTypes, Store, Work
 from ..codec import TABLES
-from ..memory.state import State
 from ..threads import Threads
 from ..waiting import Waiters
 from ..works import Groups, drive
 from .archive.lookups import ArchiveReads, SegmentCache
 from .commit import Committer
 from .contents import BucketContents
-from .formats import TYPES
 from .log import Log
 from .replica import BucketTx, Replica
 from .service.address import BucketAddress
@@ -203,24 +201,17 @@ class OpenBucket:
         return await self._run(self._everything)
 
     def _everything(self) -> dict[str, list[Record]]:
-        bodies: dict[str, dict[str, bytes]] = {TABLES[each].name: {} for each in RECORD_TYPES}
-
-        def add(state: State, obsolete: set[tuple[str, str]]) -> None:
-            for each in RECORD_TYPES:
-                name = TABLES[each].name
-                found = {row.record.id: row.body for row in state.rows(each)}
-                bodies[name].update((id, body) for id, body in found.items() if (name, id) not in obsolete)
-
         self._catch_up()
         with self.replica.lock:
-            add(self.replica.live, set())
+            rows = self.replica.live.all_rows()
             segments = [(held.key, set(held.obsolete)) for held in self.replica.archive.segments.values()]
         for key, obsolete in segments:
-            add(self.segment_cache.load(key), obsolete)
-        return {
-            name: [TABLES[TYPES[name]].decode(body) for _, body in sorted(found.items())]
-            for name, found in bodies.items()
-        }
+            archived = self.segment_cache.load(key).all_rows()
+            rows += [row for row in archived if (row.table.name, row.record.id) not in obsolete]
+        found: dict[str, list[Record]] = {table.name: [] for table in TABLES.values()}
+        for row in sorted(rows, key=lambda row: row.record.id):
+            found[row.table.name].append(row.table.decode(row.body))
+        return found
 
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         with self.poller:

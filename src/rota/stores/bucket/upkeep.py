@@ -22,7 +22,7 @@ from typing import Any
 
 from ...domain.errors import Conflict, StoreError
 from ...domain.model import Record
-from ..base import RECORD_TYPES, Proof, Work
+from ..base import Proof, Work
 from ..memory.finders import walk
 from ..memory.state import Row
 from ..queries import FinishedTasks, OldEvents, OldRuns, Query
@@ -272,7 +272,7 @@ class Upkeep:
     def _snapshot(self) -> bool:
         with self._replica.lock:
             number = self._replica.number
-            rows = [row for each in RECORD_TYPES for row in self._replica.live.rows(each)]
+            rows = self._replica.live.all_rows()
             held = list(self._replica.archive.segments.values())
             snapshot = Snapshot(
                 number=number,

@@ -34,6 +34,10 @@ class Row(NamedTuple):
     record: Record
     body: bytes
 
+    @property
+    def table(self) -> Table[Any]:
+        return TABLES[type(self.record)]
+
 
 class Changes(NamedTuple):
     """Writes that were checked and encoded."""
@@ -108,6 +112,9 @@ class State:
     def rows(self, type: type[Record]) -> list[Row]:
         """Every record of a type as it is kept, in no order."""
         return list(self._rows[type].values())
+
+    def all_rows(self) -> list[Row]:
+        return [row for rows in self._rows.values() for row in rows.values()]
 
     def reverse_of(self, changes: Changes) -> Changes:
         """The changes that undo `changes`. Called before these are applied."""
