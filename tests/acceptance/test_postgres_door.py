@@ -97,7 +97,7 @@ async def test_a_commit_wakes_those_who_wait(url: str, driver: Any) -> None:
         worker = rota.Worker(queue, app, scheduler=False, janitor=False)
         running = asyncio.create_task(worker.run(handle_signals=False))
         store: Any = queue.store
-        await store.parts().listener.is_listening.wait()
+        await store.opened.listener.is_listening.wait()
         task = await queue.submit("mail", connection=connection)
         await commit()
         assert (await queue.wait(task.id, 20)).output == "sent"

@@ -296,8 +296,8 @@ async def _agree(ahead: rota.Queue, behind: rota.Queue, time: ServerTime) -> Non
 
 async def listening(store: PostgresStore, of: RecordTypes | None = None) -> asyncio.Task[None]:
     """A wait that hears everything from now on."""
-    store.parts().listener.start()
-    await store.parts().listener.is_listening.wait()
+    store.opened.listener.start()
+    await store.opened.listener.is_listening.wait()
     await asyncio.sleep(0)
     waiting = asyncio.create_task(store.wait(None, of=of))
     await asyncio.sleep(0)

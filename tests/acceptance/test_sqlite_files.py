@@ -168,7 +168,7 @@ async def test_it_is_durable_by_default(store: SqliteStore) -> None:
         def ask(db: apsw.Connection, pragma: str = pragma) -> object:
             return db.execute(f"pragma {pragma}").get
 
-        assert await store.parts().writer.run(ask) == value
+        assert await store.opened.writer.run(ask) == value
 
 
 async def test_readers_do_not_wait_for_a_writer(store: SqliteStore, other: apsw.Connection) -> None:
@@ -261,7 +261,7 @@ async def test_a_damaged_file_is_corrupt(store: SqliteStore, path: Path) -> None
 
 async def test_a_full_disk_is_unavailable_for_what_does_not_fit(store: SqliteStore) -> None:
     await put(store, task("before"))
-    await store.parts().writer.run(lambda db: db.execute("pragma max_page_count = 100").fetchall())
+    await store.opened.writer.run(lambda db: db.execute("pragma max_page_count = 100").fetchall())
 
     def large(number: int) -> Any:
         return put(store, task(f"large-{number}", input="x" * 500_000))
@@ -275,7 +275,7 @@ async def test_a_full_disk_is_unavailable_for_what_does_not_fit(store: SqliteSto
         assert "no space left to write" in str(answer)
     stored = [each.id for each in (await store.snapshot())["task"]]
     assert stored == ["before", "small-0", "small-1", "small-2", "small-3"]
-    await store.parts().writer.run(lambda db: db.execute("pragma max_page_count = 100000").fetchall())
+    await store.opened.writer.run(lambda db: db.execute("pragma max_page_count = 100000").fetchall())
     await large(9)
 
 
@@ -370,7 +370,7 @@ async def test_only_commits_of_others_end_a_wait_for_other_types(store: SqliteSt
     await asyncio.sleep(0)
     for number in range(20):
         await asyncio.gather(put(store, task(f"a-{number}")), put(store, task(f"b-{number}")))
-        store.parts().waiters.look_now()
+        store.opened.waiters.look_now()
         await asyncio.sleep(0)
         assert not waiting.done(), "the commit was our own, and wrote none"
     await put(other, task("of another"))
@@ -384,7 +384,7 @@ def raise_os_error(*_: object) -> None:
 
 async def test_idle_costs_nothing(store: SqliteStore, runner: asyncio.Runner) -> None:
     statements: list[str] = []
-    for thread in (store.parts().reader, store.parts().writer):
+    for thread in (store.opened.reader, store.opened.writer):
         await thread.run(lambda db: db.set_profile(lambda statement, _: statements.append(statement)))
     before = os.times()
     waiting = asyncio.create_task(store.wait(None))

@@ -68,7 +68,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -87,6 +87,7 @@ __all__ = [
     "Contents",
     "Proof",
     "Store",
+    "StoreOfParts",
     "Tx",
     "Work",
     "no_content",
@@ -311,6 +312,58 @@ class Store(Protocol):
     async def prove_upkeep(self) -> Sequence[Proof]:
         """Try whether the upkeep is done, and whether the caller has the rights to do it."""
         return ()
+
+
+class OpenParts(Protocol):
+    """What a store is made of while it is open."""
+
+    async def start(self, *, migrate_now: bool) -> None:
+        """As `Store.open`. If it fails, `close` is called."""
+        ...
+
+    async def close(self) -> None:
+        """Answer all works that were given, then let go of everything."""
+        ...
+
+
+P = TypeVar("P", bound=OpenParts)
+
+
+class StoreOfParts(Store, Generic[P]):
+    """A store whose parts exist while it is open: `opened`."""
+
+    def __init__(self) -> None:
+        self._opened: P | None = None
+
+    @abstractmethod
+    def new_parts(self) -> P: ...
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    @property
+    def opened(self) -> P:
+        if self._opened is None:
+            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
+        return self._opened
+
+    async def open(self, *, migrate: bool = True) -> None:
+        if self._opened is not None:
+            return
+        parts = self.new_parts()
+        try:
+            await parts.start(migrate_now=migrate)
+        except BaseException:
+            await parts.close()
+            raise
+        self._opened = parts
+
+    async def close(self) -> None:
+        """A second call does nothing."""
+        parts, self._opened = self._opened, None
+        if parts is not None:
+            await parts.close()
 
 
 class BufferedTx(ABC):

@@ -25,9 +25,8 @@ from typing import TypeVar
 
 import uuid_utils
 
-from ...domain.errors import Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, Proof, RecordTypes, Store, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, Proof, RecordTypes, StoreOfParts, Work
 from ..codec import TABLES
 from ..threads import Threads
 from ..waiting import Waiters
@@ -51,14 +50,14 @@ HEARTBEAT = timedelta(minutes=5)
 """A heartbeat is a write, which costs money, and one that every node reads."""
 
 
-class BucketStore(Store):
+class BucketStore(StoreOfParts["OpenBucket"]):
     """Everything under one prefix of a bucket."""
 
     def __init__(self, requests: Requests, clock: Clock, tuning: Tuning | None = None) -> None:
+        super().__init__()
         self._bucket = Bucket(requests)
         self._clock = clock
         self._tuning = tuning or Tuning()
-        self._opened: OpenBucket | None = None
 
     @classmethod
     def from_url(cls, url: str, clock: Clock) -> BucketStore:
@@ -73,25 +72,12 @@ class BucketStore(Store):
     def bucket(self) -> Bucket:
         return self._bucket
 
-    async def open(self, *, migrate: bool = True) -> None:
-        if self._opened is not None:
-            return
-        opened = OpenBucket(self._bucket, self._clock, self._tuning)
-        try:
-            await opened.start(may_begin=migrate)
-        except BaseException:
-            await opened.close()
-            raise
-        self._opened = opened
-
-    async def close(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+    def new_parts(self) -> OpenBucket:
+        return OpenBucket(self._bucket, self._clock, self._tuning)
 
     async def migrate(self) -> Sequence[str]:
         """Begin a store where there is none. There is no schema."""
-        if self._opened is None:
+        if not self.is_open:
             await self.open()
             await self.close()
         return ()
@@ -134,14 +120,7 @@ class BucketStore(Store):
 
     async def tidy(self) -> None:
         """Repair the views. The janitor calls this now and then."""
-        await self.opened.tidy()
-
-    @property
-    def opened(self) -> OpenBucket:
-        """The parts of the open store."""
-        if self._opened is None:
-            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
-        return self._opened
+        await self.opened.upkeep.tidy()
 
 
 class OpenBucket:
@@ -165,8 +144,8 @@ class OpenBucket:
         self.upkeep = Upkeep(self.log, self.segment_cache, lambda work: self.groups.run(work, PLAIN_COMMIT))
         self._seen = 0
 
-    async def start(self, *, may_begin: bool) -> None:
-        self.log.may_begin = may_begin
+    async def start(self, *, migrate_now: bool) -> None:
+        self.log.may_begin = migrate_now
         await self._run(self._catch_up)
         self._seen = self.replica.number
         self.upkeep.start()
@@ -216,9 +195,6 @@ class OpenBucket:
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         with self.poller:
             await self.waiters.wait(until, of)
-
-    async def tidy(self) -> None:
-        await self.upkeep.tidy()
 
     async def _run(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reader, function)

@@ -18,9 +18,9 @@ from uuid import uuid4
 
 import asyncpg
 
-from ...domain.errors import StoreError, Unavailable
+from ...domain.errors import StoreError
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, RecordTypes, Store, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, RecordTypes, StoreOfParts, Work
 from ..waiting import Waiters
 from .address import Address
 from .clock import DatabaseClock
@@ -39,15 +39,15 @@ __all__ = ["PostgresStore"]
 T = TypeVar("T")
 
 
-class PostgresStore(Store):
+class PostgresStore(StoreOfParts["_OpenDatabase"]):
     """One schema of one database. `time` replaces the database's clock: for tests in virtual time."""
 
     def __init__(self, address: Address, clock: Clock, *, time: Clock | None = None) -> None:
+        super().__init__()
         self.address = address
         self.statements = Statements(address.schema)
         self._clock = clock
         self._time = time
-        self._opened: _OpenDatabase | None = None
 
     @classmethod
     def from_url(cls, url: str, clock: Clock) -> PostgresStore:
@@ -62,22 +62,8 @@ class PostgresStore(Store):
         """Where in the database the tables are."""
         return self.address.schema
 
-    async def open(self, *, migrate: bool = True) -> None:
-        if self._opened is not None:
-            return
-        opened = _OpenDatabase(self.address, self.statements, self._clock, self._time)
-        try:
-            await opened.start(migrate_now=migrate)
-        except BaseException:
-            await opened.close()
-            raise
-        self._opened = opened
-
-    async def close(self) -> None:
-        """Answer all works that were given, then close all connections. A second call does nothing."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+    def new_parts(self) -> _OpenDatabase:
+        return _OpenDatabase(self.address, self.statements, self._clock, self._time)
 
     async def migrate(self) -> Sequence[str]:
         """Also before `open`, which would do the same without saying what it did."""
@@ -92,19 +78,19 @@ class PostgresStore(Store):
                 return await plan(connection, self.statements, self.address.schema, self.url)
 
     async def now(self) -> datetime:
-        opened = self.parts()
+        opened = self.opened
         await opened.check_clock()
         return opened.time.now()
 
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
-        return await self.parts().group_commit.run(work, options)
+        return await self.opened.group_commit.run(work, options)
 
     async def read(self, work: Work[T], /) -> T:
-        return await self.parts().read(lambda shared: work(shared.new_tx()))
+        return await self.opened.read(lambda shared: work(shared.new_tx()))
 
     async def join(self, connection: Any, work: Work[T], /) -> T:
         """As `transact`, in the transaction of a connection of the caller's (asyncpg or psycopg)."""
-        opened = self.parts()
+        opened = self.opened
         await opened.check_clock()
         return await run_in_foreign_transaction(
             connection, work, self.address, self.statements, opened.time.now
@@ -113,20 +99,20 @@ class PostgresStore(Store):
     async def take_role(self, role: str) -> None:
         """Connections show the role in `pg_stat_activity`, unless the address names the application."""
         self.address = self.address.in_role(role)
-        if self._opened is not None:
-            await self._opened.rename_connections(self.address)
+        if self.is_open:
+            await self.opened.rename_connections(self.address)
 
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
-        opened = self.parts()
+        opened = self.opened
         opened.listener.start()
         await opened.waiters.wait(until, of)
 
     @property
     def contents(self) -> TableContents:
-        return self.parts().contents
+        return self.opened.contents
 
     async def snapshot(self) -> dict[str, list[Record]]:
-        return await self.parts().read(lambda shared: read_all(shared.database, self.statements))
+        return await self.opened.read(lambda shared: read_all(shared.database, self.statements))
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
@@ -136,12 +122,6 @@ class PostgresStore(Store):
         finally:
             with suppress(*FAILURES):
                 await connection.close(timeout=5)
-
-    def parts(self) -> _OpenDatabase:
-        """The parts of the open store."""
-        if self._opened is None:
-            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
-        return self._opened
 
 
 async def _no_reset(connection: Any) -> None:

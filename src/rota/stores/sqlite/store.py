@@ -25,7 +25,7 @@ import apsw
 
 from ...domain.errors import Invalid, StoreError, Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, RecordTypes, Store, VirtualTime, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, RecordTypes, StoreOfParts, VirtualTime, Work
 from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
@@ -101,7 +101,7 @@ def _roll_back(db: apsw.Connection) -> None:
         db.execute(_SQL["rollback"])
 
 
-class SqliteStore(Store):
+class SqliteStore(StoreOfParts["_OpenFile"]):
     """One file. `busy_timeout`: how long to wait for other processes that write."""
 
     def __init__(
@@ -113,12 +113,12 @@ class SqliteStore(Store):
         poll_interval: timedelta = timedelta(milliseconds=20),
         synchronous: str = "full",
     ) -> None:
+        super().__init__()
         self.clock = clock
         self.path = Path(path)
         self.busy_timeout = busy_timeout
         self._poll_interval = poll_interval
         self._settings = _SQL["settings"].format(synchronous=synchronous)
-        self._opened: _OpenFile | None = None
 
     @classmethod
     def from_url(cls, url: str, clock: Clock) -> SqliteStore:
@@ -137,69 +137,47 @@ class SqliteStore(Store):
     def url(self) -> str:
         return f"sqlite:///{self.path}"
 
-    async def open(self, *, migrate: bool = True) -> None:
-        if self._opened is not None:
-            return
-        opened = self._new()
-        try:
-            await opened.start(self._settings, self.url, self._poll_interval, migrate_now=migrate)
-        except BaseException:
-            await opened.close()
-            raise
-        self._opened = opened
-
-    async def close(self) -> None:
-        """Finish what was handed in, then let go of the file. A second call does nothing."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+    def new_parts(self) -> _OpenFile:
+        file = SqliteFile(self.path, self.busy_timeout, self.clock.monotonic)
+        return _OpenFile(file, self.clock, self.url, self._settings, self._poll_interval)
 
     async def migrate(self) -> Sequence[str]:
         """Also before `open`, which would do the same without saying what it did."""
-        if self._opened is not None:
-            return await self._opened.migrate(self.url)
-        opened = self._new()
+        if self.is_open:
+            return await self.opened.migrate()
+        parts = self.new_parts()
         try:
-            return await opened.migrate_only(self._settings, self.url)
+            return await parts.migrate_only()
         finally:
-            await opened.close()
+            await parts.close()
 
     async def plan(self) -> str:
-        if self._opened is not None:
-            return await self._opened.read(lambda db: plan(db, self.url))
-        opened = self._new()
+        if self.is_open:
+            return await self.opened.read(lambda db: plan(db, self.url))
+        parts = self.new_parts()
         try:
-            return await opened.plan_only(self.url)
+            return await parts.plan_only()
         finally:
-            await opened.close()
+            await parts.close()
 
     async def now(self) -> datetime:
         return self.clock.now()
 
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
-        return await self.parts().groups.run(work, options)
+        return await self.opened.groups.run(work, options)
 
     async def read(self, work: Work[T], /) -> T:
-        return await self.parts().read(lambda db: drive(work, SqliteTx(db, self.clock.now(), writable=False)))
+        return await self.opened.read(lambda db: drive(work, SqliteTx(db, self.clock.now(), writable=False)))
 
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
-        await self.parts().waiters.wait(until, of)
+        await self.opened.waiters.wait(until, of)
 
     @property
     def contents(self) -> FolderContents:
-        return self.parts().contents
+        return self.opened.contents
 
     async def snapshot(self) -> dict[str, list[Record]]:
-        return await self.parts().read(everything)
-
-    def _new(self) -> _OpenFile:
-        return _OpenFile(SqliteFile(self.path, self.busy_timeout, self.clock.monotonic), self.clock)
-
-    def parts(self) -> _OpenFile:
-        """The parts of the open store."""
-        if self._opened is None:
-            raise Unavailable(f"the store at {self.url} is not open", is_final=True)
-        return self._opened
+        return await self.opened.read(everything)
 
 
 def _options(url: str, query: str) -> dict[str, Any]:
@@ -221,9 +199,14 @@ def _options(url: str, query: str) -> dict[str, Any]:
 class _OpenFile:
     """The parts of an open store: two connections with their threads, the queue of works, and the callers that wait."""
 
-    def __init__(self, file: SqliteFile, clock: Clock) -> None:
+    def __init__(
+        self, file: SqliteFile, clock: Clock, url: str, settings: str, poll_interval: timedelta
+    ) -> None:
         self._file = file
         self.clock = clock
+        self._url = url
+        self._settings = settings
+        self._poll_interval = poll_interval
         self.writer = FileThread(file, "writer", lambda: self.groups.is_awaited)
         self.reader = FileThread(file, "reader")
         self.contents = FolderContents(file.path.with_name(f"{file.path.name}-artifacts"))
@@ -232,23 +215,25 @@ class _OpenFile:
         self.waiters = Waiters(clock.now)
         self.groups = Groups(self.writer.thread, self._commit, lambda written: self.waiters.changed(written))
 
-    async def start(self, settings: str, url: str, poll_interval: timedelta, *, migrate_now: bool) -> None:
-        if not migrate_now:
-            await self.reader.look(lambda db: check(db, url), url)
-        await self.writer.open(settings)
+    async def start(self, *, migrate_now: bool) -> None:
         if migrate_now:
-            await self.migrate(url)
+            await self.migrate_only()
+        else:
+            await self.reader.look(lambda db: check(db, self._url), self._url)
+            await self.writer.open(self._settings)
         self._file.remember_place()
         await self.reader.open(_SQL["reader_settings"])
-        await self._start_looking(poll_interval)
+        await self._start_looking()
 
-    async def _start_looking(self, poll_interval: timedelta) -> None:
+    async def _start_looking(self) -> None:
         """Look for commits of others while a caller waits: at the WAL index, or else, rarely, at the data version. It
         is also seen whether the file is still there: the caller that is woken by that meets the error."""
         try:
             header = await self.reader.run(Header)
             look: Callable[[], object] = partial(self._file.commits_of_others, header)
-            interval = max(poll_interval, _WATCHED_POLL_INTERVAL) if self._watch_wal() else poll_interval
+            interval = self._poll_interval
+            if self._watch_wal():
+                interval = max(interval, _WATCHED_POLL_INTERVAL)
         except OSError:
             self._data_version = DataVersion(self._file)
             look, interval = self._data_version.read, SLOW_POLL_INTERVAL
@@ -275,20 +260,20 @@ class _OpenFile:
         await self.writer.close()
         self.contents.close()
 
-    async def migrate_only(self, settings: str, url: str) -> Sequence[str]:
-        await self.writer.open(settings)
-        return await self.migrate(url)
+    async def migrate_only(self) -> Sequence[str]:
+        await self.writer.open(self._settings)
+        return await self.migrate()
 
-    async def plan_only(self, url: str) -> str:
+    async def plan_only(self) -> str:
         try:
-            return await self.reader.look(lambda db: plan(db, url), url)
+            return await self.reader.look(lambda db: plan(db, self._url), self._url)
         except Unavailable as problem:
             if "missing" not in problem.details:
                 raise
-            return plan(apsw.Connection(":memory:"), url)
+            return plan(apsw.Connection(":memory:"), self._url)
 
-    async def migrate(self, url: str) -> Sequence[str]:
-        return await self.writer.run(lambda db: migrate(db, url, self.clock.now()))
+    async def migrate(self) -> Sequence[str]:
+        return await self.writer.run(lambda db: migrate(db, self._url, self.clock.now()))
 
     async def read(self, function: Callable[[apsw.Connection], T]) -> T:
         """One snapshot for all statements of the function."""
