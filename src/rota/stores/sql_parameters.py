@@ -43,12 +43,12 @@ from .queries import (
     begins_behind,
 )
 
-__all__ = ["MANY_PENDING", "UNUSUAL", "Parameters", "name_of", "usual_statement"]
+__all__ = ["MANY_PENDING", "Parameters", "name_of", "task_list_statement", "usual_statement"]
 
 MANY_PENDING = 10_000
 """Up to so many pending tasks are sorted to list them; more are found by walking all tasks, newest first."""
 
-UNUSUAL = {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
+_UNUSUAL = {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
 """So few tasks have these that they have an index of their own."""
 
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
@@ -116,8 +116,8 @@ def name_of(query: Query[Record]) -> str:
 
 
 def usual_statement(query: Query[Record]) -> str:
-    """The statement that finds what the query asks for, with the best index for the filters given. Lists of tasks, and
-    queries that a store answers with several statements, are its own."""
+    """The statement that finds what the query asks for, with the best index for the filters given. For lists of tasks
+    there is `task_list_statement`; queries that a store answers with several statements are its own."""
     if isinstance(query, ScheduleByKey) and query.deleted:
         return "schedule_by_key_deleted"
     if isinstance(query, TasksByBeginning) and len(query.beginning) < LONG_BEGINNING:
@@ -131,3 +131,16 @@ def usual_statement(query: Query[Record]) -> str:
     if isinstance(query, ScheduleList) and query.status not in (None, ScheduleStatus.ACTIVE):
         return "schedule_list_unusual"
     return name_of(query)
+
+
+def task_list_statement(query: TaskList, *, many_pending: bool) -> str:
+    """The statement for a list of tasks, with the best index for the filters given."""
+    if query.schedule_id is not None:
+        return "task_list_of_schedule"
+    if query.status in _UNUSUAL:
+        return "task_list_unusual"
+    if query.status in (TaskStatus.EXPIRED, TaskStatus.RUNNING):
+        return f"task_list_{query.status}"
+    if query.status is TaskStatus.PENDING and not many_pending:
+        return "task_list_pending"
+    return "task_list_workflow" if query.is_workflow else "task_list"

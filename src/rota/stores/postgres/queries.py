@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...domain.model import Record, Task, TaskStatus
+from ...domain.model import Record, Task
 from ...domain.task import Update
 from ..codec import tallied
 from ..queries import Query, TaskList
 from ..sql_files import load
-from ..sql_parameters import UNUSUAL, Parameters, usual_statement
+from ..sql_parameters import Parameters, task_list_statement, usual_statement
 from .rows import WHOLE_RECORD, WRITERS, text_of
 from .task_row import columns_read, json_of, known_after
 
@@ -194,20 +194,7 @@ def values_of(query: Query[Record], limit: int | None) -> dict[str, Any]:
 
 def statement_name(query: Query[Record], *, many_pending: bool = False) -> str:
     """The statement that finds what the query asks for: with the best index for the filters given."""
-    return _task_list(query, many_pending) if isinstance(query, TaskList) else usual_statement(query)
-
-
-def _task_list(query: TaskList, many_pending: bool) -> str:
-    if query.schedule_id is not None:
-        return "task_list_of_schedule"
-    if query.status in UNUSUAL:
-        return "task_list_unusual"
-    if query.status is TaskStatus.EXPIRED:
-        return "task_list_expired"
-    if query.status is TaskStatus.RUNNING:
-        return "task_list_running"
-    if query.status is TaskStatus.PENDING and not many_pending:
-        return "task_list_pending"
-    if query.is_workflow:
-        return "task_list_workflow"
-    return "task_list_any" if query.status is None else "task_list"
+    if not isinstance(query, TaskList):
+        return usual_statement(query)
+    name = task_list_statement(query, many_pending=many_pending)
+    return "task_list_any" if name == "task_list" and query.status is None else name

@@ -24,7 +24,7 @@ from ...domain.model import Record, TaskStatus
 from ..codec import micros, tallied
 from ..queries import OpenSchedules, OpenTasks, OutdatedZones, Query, ReadyTasks, TaskList, UpcomingTasks
 from ..sql_files import load
-from ..sql_parameters import MANY_PENDING, UNUSUAL, Parameters, name_of, usual_statement
+from ..sql_parameters import MANY_PENDING, Parameters, name_of, task_list_statement, usual_statement
 
 __all__ = ["COUNT", "FIND", "SEEK", "count", "find", "tally", "tally_statement"]
 
@@ -136,19 +136,10 @@ def _statements(db: apsw.Connection, query: Query[Record]) -> list[str]:
 
 
 def _task_list(db: apsw.Connection, query: TaskList) -> list[str]:
-    if query.schedule_id is not None:
-        return ["task_list_of_schedule"]
-    if query.status in UNUSUAL:
-        return ["task_list_unusual"]
-    if query.status is TaskStatus.EXPIRED:
-        return ["task_list_unusual", "task_list_past_expiry"]
-    if query.status is TaskStatus.RUNNING:
-        return ["task_list_running"]
-    if query.status is TaskStatus.PENDING:
-        few = _number(db, SEEK["pending_at_most"], (MANY_PENDING + 1,)) <= MANY_PENDING
-        if few:
-            return ["task_list_pending"]
-    return ["task_list_workflow"] if query.is_workflow else ["task_list"]
+    is_asked = query.status is TaskStatus.PENDING and query.schedule_id is None
+    many = is_asked and _number(db, SEEK["pending_at_most"], (MANY_PENDING + 1,)) > MANY_PENDING
+    name = task_list_statement(query, many_pending=many)
+    return ["task_list_unusual", "task_list_past_expiry"] if name == "task_list_expired" else [name]
 
 
 def _ready(db: apsw.Connection, query: ReadyTasks, values: Values, limit: int) -> list[str]:
