@@ -1,7 +1,44 @@
 -- The statements that both dialects of SQL have, each once. They are written as PostgreSQL takes them, with the index that
 -- SQLite is told to use; PostgreSQL has one of the same name (`sqlite_autoindex_…` is that of the primary key).
--- `sql_files.py` makes each dialect of them. What differs in more than that is in the `statements.sql` of the dialect, and
--- so are all statements of tasks. `{…}` is filled in as there.
+-- `sql_files.py` makes each dialect of them. What differs in more than that is in the `statements.sql` of the dialect.
+-- `{…}` is filled in as there.
+
+-- ## Tasks
+
+-- name: lost_leases
+select {what} from task indexed by task_lease
+where status = 'running' and lease_expires_at <= :at::timestamptz
+order by lease_expires_at, id limit :limit::bigint {lock}
+
+-- name: live_tasks
+select {what} from task indexed by task_live
+where schedule_id = any(:schedule_ids::text[]) and schedule_id is not null and status in ('pending', 'running')
+order by schedule_id, created_at, id limit :limit::bigint {lock}
+
+-- name: finished_tasks
+select {what} from task indexed by task_finished
+where status not in ('pending', 'running') and completed_at < :before::timestamptz
+order by completed_at, id limit :limit::bigint {lock}
+
+-- name: returned_tasks
+select {what} from task indexed by task_returned
+where returned_at is not null and tenant = :tenant::text
+  and (returned_at, id) > (:after_at::timestamptz, :after_id::text)
+order by returned_at, id limit :limit::bigint {lock}
+
+-- name: task_list_of_schedule
+select {what} from task indexed by task_of_schedule
+where schedule_id is not null and schedule_id = :schedule_id::text
+  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and tenant = :tenant::text and {task_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
+-- name: task_list_unusual
+select {what} from task indexed by task_unusual
+where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = :status::text
+  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and {task_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
 
 -- ## Schedules
 

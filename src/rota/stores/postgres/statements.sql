@@ -331,11 +331,6 @@ cross join lateral (
 ) as task
 order by task.line, task.priority desc, task.lined_at, task.id limit :limit::bigint
 
--- name: lost_leases
-select {what} from {schema}.task
-where status = 'running' and lease_expires_at <= :at::timestamptz
-order by lease_expires_at, id limit :limit::bigint {lock}
-
 -- A range, since the planner takes `<=` alone for a third of the table if no task has an expiry, and walks all of it.
 -- name: past_expiry
 select {what} from {schema}.task
@@ -346,16 +341,6 @@ order by expires_at, id limit :limit::bigint {lock}
 select {what} from {schema}.task
 where status = 'running' and cancel_requested and worker_id = :worker_id::text
 order by id limit :limit::bigint {lock}
-
--- name: live_tasks
-select {what} from {schema}.task
-where schedule_id = any(:schedule_ids::text[]) and schedule_id is not null and status in ('pending', 'running')
-order by schedule_id, created_at, id limit :limit::bigint {lock}
-
--- name: finished_tasks
-select {what} from {schema}.task
-where status not in ('pending', 'running') and completed_at < :before::timestamptz
-order by completed_at, id limit :limit::bigint {lock}
 
 -- Here `tenant || ''` keeps the planner from an index that begins with the tenant.
 -- name: ended_tasks
@@ -386,12 +371,6 @@ select {what} from (
   )
 ) as task
 order by created_at desc, id desc limit :limit::bigint
-
--- name: returned_tasks
-select {what} from {schema}.task
-where returned_at is not null and tenant = :tenant::text
-  and (returned_at, id) > (:after_at::timestamptz, :after_id::text)
-order by returned_at, id limit :limit::bigint {lock}
 
 -- name: open_tasks
 select {what} from (
@@ -429,20 +408,6 @@ order by created_at desc, id desc limit :limit::bigint
 -- name: task_list_workflow
 select {what} from {schema}.task
 where is_workflow and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
-  and {task_filter}
-order by created_at desc, id desc limit :limit::bigint {lock}
-
--- name: task_list_of_schedule
-select {what} from {schema}.task
-where schedule_id is not null and schedule_id = :schedule_id::text
-  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
-  and tenant = :tenant::text and {task_filter}
-order by created_at desc, id desc limit :limit::bigint {lock}
-
--- name: task_list_unusual
-select {what} from {schema}.task
-where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = :status::text
-  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 

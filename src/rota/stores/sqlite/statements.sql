@@ -143,11 +143,6 @@ where id in (
 )
 order by line, priority desc, lined_at, id limit :limit
 
--- name: lost_leases
-select {what} from task indexed by task_lease
-where status = 'running' and lease_expires_at <= :at
-order by lease_expires_at, id limit :limit
-
 -- name: past_expiry
 select {what} from task indexed by task_expiry
 where status = 'pending' and expires_at is not null and expires_at <= :at
@@ -157,17 +152,6 @@ order by expires_at, id limit :limit
 select {what} from task indexed by task_cancelling
 where status = 'running' and cancel_requested = 1 and worker_id = :worker_id
 order by id limit :limit
-
--- name: live_tasks
-select {what} from task indexed by task_live
-where schedule_id in (select value from json_each(:schedule_ids))
-  and schedule_id is not null and status in ('pending', 'running')
-order by schedule_id, created_at, id limit :limit
-
--- name: finished_tasks
-select {what} from task indexed by task_finished
-where status not in ('pending', 'running') and completed_at < :before
-order by completed_at, id limit :limit
 
 -- name: ended_tasks
 select {what} from task indexed by task_finished
@@ -183,11 +167,6 @@ order by created_at desc, id desc limit :limit
 select {what} from task indexed by task_created
 where tenant = :tenant and id >= :beginning and id < :beginning || char(1114111)
 order by created_at desc, id desc limit :limit
-
--- name: returned_tasks
-select {what} from task indexed by task_returned
-where returned_at is not null and tenant = :tenant and (returned_at, id) > (:after_at, :after_id)
-order by returned_at, id limit :limit
 
 -- name: open_tasks_pending
 select {what} from task indexed by task_pending
@@ -210,19 +189,6 @@ order by created_at desc, id desc limit :limit
 -- name: task_list_workflow
 select {what} from task indexed by task_workflow
 where is_workflow = 1 and tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
-  and {task_filter}
-order by created_at desc, id desc limit :limit
-
--- name: task_list_of_schedule
-select {what} from task indexed by task_of_schedule
-where schedule_id is not null and schedule_id = :schedule_id and created_at >= :since and (created_at, id) < (:after_at, :after_id)
-  and tenant = :tenant and {task_filter}
-order by created_at desc, id desc limit :limit
-
--- name: task_list_unusual
-select {what} from task indexed by task_unusual
-where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant and status = :status
-  and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 
