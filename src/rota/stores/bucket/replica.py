@@ -25,7 +25,7 @@ from ..codec import TABLES, micros
 from ..memory.finders import count, tally, walk
 from ..memory.state import Changes, Row, State
 from ..queries import RECORD_OF, Query
-from .archive.archive import Archive, Hidden, Source, archived_order, merged
+from .archive.archive import Archive, ArchivedSegment, Source, archived_order, merged
 from .archive.lookups import LookupResults, answer_all
 from .archive.segments import Segment, made_at
 from .formats import TYPES, Restored
@@ -45,20 +45,19 @@ class Replica:
         self.live = State()
         self.archive = Archive()
         self.number = 0
-        self.hidden: Hidden = {}
 
     def reset(self, found: Restored) -> None:
         """The state of a snapshot."""
         self.live = State()
         self.live.apply(Changes(found.rows, []))
         self.archive = Archive()
-        self.archive.add_all((each.segment, set(each.obsolete)) for each in found.about.archived)
+        self.archive.add((each.segment, set(each.obsolete)) for each in found.about.archived)
         self.archive.dropped.update(found.about.dropped)
         self.number = found.about.number
 
     def row(self, type: type[Record], id: str, results: LookupResults) -> Row | None:
         row = self.live.row(type, id)
-        return self.archive.row(type, id, results) if row is None and (type, id) not in self.hidden else row
+        return self.archive.row(type, id, results) if row is None else row
 
     def get(self, type: type[R], id: str, results: LookupResults) -> R | None:
         row = self.row(type, id, results)
@@ -71,9 +70,9 @@ class Replica:
     def count(self, query: Query[Record], results: LookupResults, at_most: int | None = None) -> int:
         number = count(self.live, query, at_most)
         if at_most is None:
-            return number + self.archive.count(query, self.hidden, results, None)
+            return number + self.archive.count(query, results, None)
         if number < at_most:
-            number += self.archive.count(query, self.hidden, results, at_most - number)
+            number += self.archive.count(query, results, at_most - number)
         return min(number, at_most)
 
     def tally(
@@ -101,7 +100,7 @@ class Replica:
                 gone.append(row.record)
         self.live.apply(Changes(puts, gone))
         if segment is not None:
-            self.archive.add(segment)
+            self.archive.add([(segment, set())])
         self.number = number
 
     def _walk(self, query: Query[Record], limit: int, results: LookupResults) -> Iterator[Row]:
@@ -109,9 +108,7 @@ class Replica:
         order = archived_order(query)
         if order is None or not self.archive.segments:
             return live
-        return merged(
-            [Source(None, lambda: live), *self.archive.sources(query, limit, self.hidden, results)], order
-        )
+        return merged([Source(None, lambda: live), *self.archive.sources(query, limit, results)], order)
 
 
 class BucketTx(BufferedTx):
@@ -177,6 +174,7 @@ class Trial:
         self._replica = replica
         self._undo: list[Changes] = []
         self._before: dict[tuple[type[Record], str], Row | None] = {}
+        self._hidden: list[tuple[Row, list[ArchivedSegment]]] = []
         self.segment: Segment | None = None
         self.leave: dict[str, list[str]] = {}
 
@@ -203,7 +201,8 @@ class Trial:
     def undo(self) -> None:
         for changes in reversed(self._undo):
             self._replica.live.apply(changes)
-        self._replica.hidden.clear()
+        for hidden in self._hidden:
+            self._replica.archive.show(*hidden)
 
     def _restore_archived(self, tx: BucketTx) -> None:
         """Bring back archived records that are written again, so that they are checked like any other."""
@@ -217,9 +216,9 @@ class Trial:
         asks = (partial(self._replica.row, of_type, id, tx.results) for of_type, id in away)
         for row in answer_all(tx.results, asks):
             if row is not None:
-                of_type, id = type(row.record), row.record.id
                 self._apply_changes(Changes([row], []))
-                self._before[of_type, id] = self._replica.hidden[of_type, id] = row
+                self._before[type(row.record), row.record.id] = row
+                self._hidden.append((row, self._replica.archive.hide(row)))
 
     def _move(self, segment: Segment, rows: list[Row]) -> None:
         live = self._replica.live

@@ -38,7 +38,16 @@ from ..formats import lines
 from .lookups import LookupResults, Matching, RowOf, SegmentLookup, Walk, answer_all
 from .segments import Fingerprints, Segment, SegmentIndex, Span, fingerprint
 
-__all__ = ["Archive", "Hidden", "Order", "Source", "archived_order", "first_rows", "merged", "pack_segment"]
+__all__ = [
+    "Archive",
+    "ArchivedSegment",
+    "Order",
+    "Source",
+    "archived_order",
+    "first_rows",
+    "merged",
+    "pack_segment",
+]
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -75,10 +84,6 @@ class Source(NamedTuple):
     open: Callable[[], Iterator[Row]]
 
 
-Hidden = dict[tuple[type[Record], str], Row]
-"""Archived records that the works of a trial have brought back."""
-
-
 class ArchivedSegment:
     """A segment's summary, and its obsolete records."""
 
@@ -90,7 +95,7 @@ class ArchivedSegment:
         self.groups = {name: Fingerprints(packed) for name, packed in segment.groups.items()}
         self.size = sum(len(each) for each in self.ids.values())
         self.labels: dict[str, str] = {}
-        """The labels of obsolete tasks that were looked up so far, by id."""
+        """The labels of obsolete tasks that are known so far, by id."""
 
     def may_have(self, name: str, id: str, wanted: bytes) -> bool:
         return name in self.ids and (name, id) not in self.obsolete and self.ids[name].has(wanted)
@@ -120,10 +125,7 @@ class Archive:
         """Segments without a record that is not obsolete. Their objects are removed when no node can know them any
         more."""
 
-    def add(self, segment: Segment) -> None:
-        self.add_all([(segment, set())])
-
-    def add_all(self, segments: Iterable[tuple[Segment, set[tuple[str, str]]]]) -> None:
+    def add(self, segments: Iterable[tuple[Segment, set[tuple[str, str]]]]) -> None:
         """Add segments, each with its obsolete records."""
         new = [ArchivedSegment(*each) for each in segments]
         self.segments.update((held.key, held) for held in new)
@@ -146,9 +148,21 @@ class Archive:
                 self._index.remove(held.key)
                 self.dropped.add(held.key)
 
-    def sources(
-        self, query: Query[Record], limit: int, hidden: Hidden, results: LookupResults
-    ) -> list[Source]:
+    def hide(self, row: Row) -> list[ArchivedSegment]:
+        """The record was written again by a trial. Its copies here are obsolete until `show` is called with what this
+        gives back."""
+        name, id = row.table.name, row.record.id
+        hidden = self._segments_with(name, id)
+        for held in hidden:
+            held.obsolete.add((name, id))
+            held.labels[id] = _label(row)
+        return hidden
+
+    def show(self, row: Row, hidden: list[ArchivedSegment]) -> None:
+        for held in hidden:
+            held.obsolete.discard((row.table.name, row.record.id))
+
+    def sources(self, query: Query[Record], limit: int, results: LookupResults) -> list[Source]:
         """A source for each segment that may have an answer, in the order in which a walk reaches them."""
         order = archived_order(query)
         if order is None:
@@ -163,38 +177,31 @@ class Archive:
         def open(at: int) -> Iterator[Row]:
             held = self.segments[keys[at]]
             results.get(asked[at], asked[at:])
-            return (
-                row
-                for row in _walk(*asked[at], results)
-                if (name, row.record.id) not in held.obsolete
-                and (type(row.record), row.record.id) not in hidden
-            )
+            found = _walk(*asked[at], results)
+            return (row for row in found if (name, row.record.id) not in held.obsolete)
 
         return [Source(bounds[key], partial(open, at)) for at, key in enumerate(keys)]
 
-    def count(self, query: Query[Record], hidden: Hidden, results: LookupResults, enough: int | None) -> int:
+    def count(self, query: Query[Record], results: LookupResults, enough: int | None) -> int:
         """How many records a query finds here. It stops counting at `enough`."""
         if isinstance(query, TaskList) and query == TaskList(
             tenant=query.tenant, at=query.at, status=query.status
         ):
-            return self._count_tasks(query, hidden, results)
+            return self._count_tasks(query, results)
         if archived_order(query) is None:
             return 0
         number = 0
         name = _name(query)
         segments = [held for held, _ in self._candidates(query)]
         asked: list[SegmentLookup] = [(held.key, Matching(query)) for held in segments]
-        back = self._hidden_by_segment(name, hidden)
         for at, held in enumerate(segments):
             if enough is not None and number >= enough:
                 break
             found: Fingerprints = results.get(asked[at], asked[at:])
-            number += len(found) - sum(
-                id in found for id in (*held.obsolete_of(name), *back.get(held.key, ()))
-            )
+            number += len(found) - sum(id in found for id in held.obsolete_of(name))
         return number
 
-    def _count_tasks(self, query: TaskList, hidden: Hidden, results: LookupResults) -> int:
+    def _count_tasks(self, query: TaskList, results: LookupResults) -> int:
         """Count from the summaries, less the obsolete tasks."""
 
         def number_of(labels: Mapping[str, int]) -> int:
@@ -204,35 +211,23 @@ class Archive:
 
         counted = [held for held in self.segments.values() if number_of(held.segment.counts)]
         lost = answer_all(results, (partial(self._label_obsolete, held, results) for held in counted))
-        back = Counter(_label(row) for row in hidden.values() if isinstance(row.record, Task))
-        return (
-            sum(number_of(held.segment.counts) for held in counted)
-            - sum(map(number_of, lost))
-            - number_of(back)
-        )
+        return sum(number_of(held.segment.counts) for held in counted) - sum(map(number_of, lost))
 
     def _label_obsolete(self, held: ArchivedSegment, results: LookupResults) -> Counter[str]:
         """The labels of a segment's obsolete tasks. A node looks up each task once."""
-        unknown = [id for id in held.obsolete_of("task") if id not in held.labels]
+        obsolete = held.obsolete_of("task")
+        unknown = [id for id in obsolete if id not in held.labels]
         rows = answer_all(results, (partial(results.get, (held.key, RowOf(Task, id))) for id in unknown))
         held.labels.update(
             (id, "" if row is None else _label(row)) for id, row in zip(unknown, rows, strict=True)
         )
-        return Counter(held.labels.values())
+        return Counter(held.labels[id] for id in obsolete)
 
     def _segments_with(self, name: str, id: str) -> list[ArchivedSegment]:
         """The segments that may have a record. For a record that is not archived there is hardly ever one."""
         wanted = fingerprint(id)
         found = [self.segments[key] for key in self._index.of(wanted)]
         return [held for held in found if held.may_have(name, id, wanted)]
-
-    def _hidden_by_segment(self, name: str, hidden: Hidden) -> dict[str, list[str]]:
-        """The hidden ids, by segment."""
-        back: dict[str, list[str]] = {}
-        for id in (id for of_type, id in hidden if TABLES[of_type].name == name):
-            for held in self._segments_with(name, id):
-                back.setdefault(held.key, []).append(id)
-        return back
 
     def _candidates(self, query: Query[Record]) -> Iterator[tuple[ArchivedSegment, Span]]:
         """The segments that may have an answer, and over which times in the query's order."""
