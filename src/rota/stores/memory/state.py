@@ -70,10 +70,6 @@ class State:
         entries = self.index["living_key"].ascending((tenant,), (key,))
         return takewhile(lambda entry: entry[0] == key, entries)
 
-    def with_alias(self, tenant: str, alias_key: str) -> Iterator[IndexEntry]:
-        """The entry of the template that has this alias, if there is one."""
-        return self.index["alias"].ascending((tenant, alias_key))
-
     def all(self, type: type[R]) -> list[R]:
         """Every record of a type, by id."""
         decode = TABLES[type].decode
@@ -91,7 +87,7 @@ class State:
             self._check_stored(record, record.version)
         for record, _ in rows:
             self._check_put(record)
-        self._check_keys(gone, [row.record for row in rows])
+        self._check_names(gone, [row.record for row in rows])
         return Changes(rows, gone)
 
     def apply(self, changes: Changes) -> None:
@@ -144,63 +140,50 @@ class State:
         if table.identity(row.record) != table.identity(record):
             raise Conflict(f"{_name(record)} differs in what cannot change", id=record.id)
 
-    def _check_keys(self, deletes: list[Record], puts: list[Record]) -> None:
+    def _check_names(self, deletes: list[Record], puts: list[Record]) -> None:
         """A key belongs to one living schedule, and an alias to one template. Deletes are checked first, then
         replacements, then inserts."""
-        named = [record for record in puts if isinstance(record, Schedule | Template)]
-        gone = [record for record in deletes if isinstance(record, Schedule | Template)]
-        if not named:
+        if not any(isinstance(record, Schedule | Template) for record in puts):
             return
-        keys = _Keys(self)
-        for record in gone:
-            keys.release(record)
-        for record in sorted(named, key=_order_of_check):
-            keys.release(record)
-            keys.take(record)
+        is_taken: dict[UniqueName, bool] = {}
+        for record in deletes:
+            is_taken |= dict.fromkeys(self._names_held_by(record), False)
+        for record in sorted(puts, key=_order_of_check):
+            is_taken |= dict.fromkeys(self._names_held_by(record), False)
+            for name in _unique_names(record):
+                if is_taken.get(name, self._is_held(name)):
+                    raise Conflict(f"{_name(record)}: {name[-1]!r} is taken", id=record.id)
+                is_taken[name] = True
+
+    def _names_held_by(self, record: Record) -> list[UniqueName]:
+        row = self.row(type(record), record.id)
+        return [] if row is None else _unique_names(row.record)
+
+    def _is_held(self, name: UniqueName) -> bool:
+        of_type, tenant, text = name
+        if of_type is Template:
+            return (tenant, text) in self.index["alias"].groups
+        return any(self.with_key(tenant, text))
 
 
-Named = Schedule | Template
+UniqueName = tuple[type[Record], str, str]
+"""A name that one record has at a time: its type, its tenant, and the key or the alias."""
 
 
-class _Keys:
-    """The holders of living keys and aliases while a set of writes is checked."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._holders: dict[IndexEntry, str | None] = {}
-
-    def release(self, record: Named) -> None:
-        row = self._state.row(type(record), record.id)
-        name = None if row is None else _unique_name(cast("Named", row.record))
-        if name is not None:
-            self._holders[name] = None
-
-    def take(self, record: Named) -> None:
-        name = _unique_name(record)
-        if name is None:
-            return
-        holder = self._holders[name] if name in self._holders else next(self._stored(*name), None)
-        if holder is not None:
-            raise Conflict(f"{_name(record)}: {name[-1]!r} is taken", id=record.id)
-        self._holders[name] = record.id
-
-    def _stored(self, of_type: type[Record], tenant: str, name: str) -> Iterator[str]:
-        find = self._state.with_key if of_type is Schedule else self._state.with_alias
-        return (entry[-1] for entry in find(tenant, name))
+def _unique_names(record: Record) -> list[UniqueName]:
+    match record:
+        case Template():
+            return [(Template, record.tenant, alias_key(record.alias))]
+        case Schedule(deleted_at=None):
+            return [(Schedule, record.tenant, record.key)]
+    return []
 
 
-def _unique_name(record: Named) -> IndexEntry | None:
-    """The name that no other record may have at the same time."""
-    if isinstance(record, Template):
-        return Template, record.tenant, alias_key(record.alias)
-    return None if record.deleted_at is not None else (Schedule, record.tenant, record.key)
-
-
-def _order_of_check(record: Named) -> int:
+def _order_of_check(record: Record) -> int:
     """Deleted records come first, then other replacements, then new records."""
     if record.version == 1:
         return 2
-    return 0 if _unique_name(record) is None else 1
+    return 1 if _unique_names(record) else 0
 
 
 def _name(record: Record) -> str:
