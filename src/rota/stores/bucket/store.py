@@ -27,7 +27,7 @@ import uuid_utils
 
 from ...domain.model import Record
 from ..base import PLAIN_COMMIT, Clock, CommitOptions, Proof, RecordTypes, StoreOfParts, Work
-from ..codec import TABLES
+from ..memory.state import by_table
 from ..threads import Threads
 from ..waiting import Waiters
 from ..works import Groups, drive
@@ -89,20 +89,22 @@ class BucketStore(StoreOfParts["OpenBucket"]):
         return self.opened.time.now()
 
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
-        return await self.opened.transact(work, options)
+        opened = self.opened
+        return await opened.archive_reads.run(work, lambda each: opened.groups.run(each, options))
 
     async def read(self, work: Work[T], /) -> T:
         return await self.opened.read(work)
 
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
-        await self.opened.wait(until, of=of)
+        with self.opened.poller:
+            await self.opened.waiters.wait(until, of)
 
     @property
     def contents(self) -> BucketContents:
         return self.opened.contents
 
     async def snapshot(self) -> dict[str, list[Record]]:
-        return await self.opened.everything()
+        return await self.opened.run(self.opened.everything)
 
     @property
     def heartbeat(self) -> timedelta:
@@ -146,7 +148,7 @@ class OpenBucket:
 
     async def start(self, *, migrate_now: bool) -> None:
         self.log.may_begin = migrate_now
-        await self._run(self._catch_up)
+        await self.run(self._catch_up)
         self._seen = self.replica.number
         self.upkeep.start()
 
@@ -163,9 +165,6 @@ class OpenBucket:
         self.archive_reads.close()
         self.contents.close()
 
-    async def transact(self, work: Work[T], options: CommitOptions) -> T:
-        return await self.archive_reads.run(work, lambda each: self.groups.run(each, options))
-
     async def read(self, work: Work[T]) -> T:
         asked = self.time.stopwatch.moment()
 
@@ -174,12 +173,9 @@ class OpenBucket:
             with self.replica.lock:
                 return drive(work, BucketTx(self.replica, self.time.now(), writable=False))
 
-        return await self.archive_reads.run(work, lambda each: self._run(partial(reading, each)))
+        return await self.archive_reads.run(work, lambda each: self.run(partial(reading, each)))
 
-    async def everything(self) -> dict[str, list[Record]]:
-        return await self._run(self._everything)
-
-    def _everything(self) -> dict[str, list[Record]]:
+    def everything(self) -> dict[str, list[Record]]:
         self._catch_up()
         with self.replica.lock:
             rows = self.replica.live.all_rows()
@@ -187,20 +183,14 @@ class OpenBucket:
         for key, obsolete in segments:
             archived = self.segment_cache.load(key).all_rows()
             rows += [row for row in archived if (row.table.name, row.record.id) not in obsolete]
-        found: dict[str, list[Record]] = {table.name: [] for table in TABLES.values()}
-        for row in sorted(rows, key=lambda row: row.record.id):
-            found[row.table.name].append(row.table.decode(row.body))
-        return found
+        return by_table(rows)
 
-    async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
-        with self.poller:
-            await self.waiters.wait(until, of)
-
-    async def _run(self, function: Callable[[], T]) -> T:
+    async def run(self, function: Callable[[], T]) -> T:
+        """Call a function in a reader's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, function)
 
     async def _is_segment_missed(self, key: str) -> bool:
-        await self._run(self._catch_up)
+        await self.run(self._catch_up)
         return key in self.replica.archive.segments
 
     def _catch_up(self) -> bool:
@@ -217,8 +207,7 @@ class OpenBucket:
         """For the poller. No request is made if a commit or a read has just shown the end of the log."""
         current_at = self.log.current_at
         if current_at is None or self.time.stopwatch.since(current_at) >= interval / 2:
-            self.time.refresh()
-            self.log.catch_up()
+            self._catch_up()
         seen, self._seen = self._seen, self.replica.number
         return seen != self._seen
 

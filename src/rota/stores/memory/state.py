@@ -10,7 +10,7 @@ cannot be mutated. Every answer is decoded anew, so nobody shares a dict with th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -21,7 +21,7 @@ from ..base import RECORD_TYPES
 from ..codec import TABLES, Table
 from .indexes import INDEXES, Index, IndexEntry
 
-__all__ = ["Changes", "Row", "State", "Writes"]
+__all__ = ["Changes", "Row", "State", "Writes", "by_table"]
 
 R = TypeVar("R", bound=Record)
 Writes = Mapping[type[Record], Mapping[str, Record]]
@@ -69,11 +69,6 @@ class State:
         """The entry of the living schedule that has this key, if there is one."""
         entries = self.index["living_key"].ascending((tenant,), (key,))
         return takewhile(lambda entry: entry[0] == key, entries)
-
-    def all(self, type: type[R]) -> list[R]:
-        """Every record of a type, by id."""
-        decode = TABLES[type].decode
-        return [cast("R", decode(row.body)) for _, row in sorted(self._rows[type].items())]
 
     def prepare(self, puts: Writes, deletes: Writes) -> Changes:
         """The writes, checked and encoded; Conflict if they do not fit the state."""
@@ -184,6 +179,14 @@ def _order_of_check(record: Record) -> int:
     if record.version == 1:
         return 2
     return 1 if _unique_names(record) else 0
+
+
+def by_table(rows: Iterable[Row]) -> dict[str, list[Record]]:
+    """The records of these rows by type, each sorted by id: as `Store.snapshot` gives them."""
+    found: dict[str, list[Record]] = {table.name: [] for table in TABLES.values()}
+    for row in sorted(rows, key=lambda row: row.record.id):
+        found[row.table.name].append(row.table.decode(row.body))
+    return found
 
 
 def _name(record: Record) -> str:

@@ -18,7 +18,6 @@ from ...domain.errors import Unavailable
 from ...domain.model import Record
 from ..base import (
     PLAIN_COMMIT,
-    RECORD_TYPES,
     BufferedTx,
     Clock,
     CommitOptions,
@@ -28,12 +27,11 @@ from ..base import (
     Work,
     no_content,
 )
-from ..codec import TABLES
 from ..queries import Query
 from ..waiting import Waiters
 from ..works import drive, run_work
 from .finders import count, tally, walk
-from .state import State
+from .state import State, by_table
 
 __all__ = ["MemoryStore", "MemoryTx"]
 
@@ -148,7 +146,7 @@ class MemoryStore(Store):
 
     async def snapshot(self) -> dict[str, list[Record]]:
         self._check_open()
-        return {TABLES[each].name: list(self.state.all(each)) for each in RECORD_TYPES}
+        return by_table(self.state.all_rows())
 
     def _commit(self, tx: MemoryTx) -> None:
         if tx.puts or tx.deletes:
