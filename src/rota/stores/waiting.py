@@ -28,10 +28,6 @@ Point = tuple[int, int]
 equal points."""
 
 
-def _nothing() -> object:
-    return None
-
-
 _QUIET_LOOKS = 50
 _QUIET_FACTOR = 2.5
 """After so many looks without a change they become this much rarer: waking up is what idling costs."""
@@ -43,7 +39,7 @@ class Waiters:
     def __init__(
         self,
         now: Callable[[], datetime],
-        look: Callable[[], object] = _nothing,
+        look: Callable[[], object] = lambda: None,
         interval: timedelta | None = None,
     ) -> None:
         self._clock = now

@@ -447,8 +447,6 @@ def _error_of(request: Callable[[], object]) -> StoreError | None:
 
 def _is_same(written: ListedObject, text: bytes) -> bool:
     """Whether a view has this text. No read is needed where an ETag is a hash of the body."""
-    return written.etag is not None and written.etag.strip('"') == _md5(text)
-
-
-def _md5(text: bytes) -> str:
-    return md5(text, usedforsecurity=False).hexdigest()
+    return (
+        written.etag is not None and written.etag.strip('"') == md5(text, usedforsecurity=False).hexdigest()
+    )
