@@ -131,9 +131,7 @@ def parse(key: str, read: Callable[[], T]) -> T:
     """What `read` makes of the object at `key`; Corrupt, naming it, if it cannot be read."""
     try:
         return read()
-    except Corrupt as error:
-        raise Corrupt(f"{key} cannot be read: {error}", key=key) from error
-    except (msgspec.DecodeError, ValueError, KeyError, EOFError, OSError) as error:
+    except (Corrupt, msgspec.DecodeError, ValueError, KeyError, EOFError, OSError) as error:
         raise Corrupt(f"{key} cannot be read: {error}", key=key) from error
 
 

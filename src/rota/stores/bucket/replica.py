@@ -22,9 +22,9 @@ from ...domain.errors import Conflict
 from ...domain.model import Record
 from ..base import BufferedTx
 from ..codec import TABLES, micros
-from ..memory.finders import count, tally, walk
+from ..memory.finders import count, tally, walk_rows
 from ..memory.state import Changes, Row, State
-from ..queries import RECORD_OF, Query
+from ..queries import Query
 from .archive.archive import Archive, ArchivedSegment, Source, archived_order, merged
 from .archive.lookups import LookupResults, answer_all
 from .archive.segments import Segment, made_at
@@ -64,8 +64,7 @@ class Replica:
         return None if row is None else cast("R", TABLES[type].decode(row.body))
 
     def find(self, query: Query[Record], limit: int, results: LookupResults) -> list[Record]:
-        decode = TABLES[RECORD_OF[type(query)]].decode
-        return [decode(row.body) for row in islice(self._walk(query, limit, results), limit)]
+        return [row.table.decode(row.body) for row in islice(self._walk(query, limit, results), limit)]
 
     def count(self, query: Query[Record], results: LookupResults, at_most: int | None = None) -> int:
         number = count(self.live, query, at_most)
@@ -104,7 +103,7 @@ class Replica:
         self.number = number
 
     def _walk(self, query: Query[Record], limit: int, results: LookupResults) -> Iterator[Row]:
-        live = (cast("Row", self.live.row(type(record), record.id)) for record in walk(self.live, query))
+        live = walk_rows(self.live, query)
         order = archived_order(query)
         if order is None or not self.archive.segments:
             return live

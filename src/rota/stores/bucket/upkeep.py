@@ -21,11 +21,10 @@ from itertools import islice
 from typing import Any
 
 from ...domain.errors import Conflict, StoreError
-from ...domain.model import Record
 from ..base import Proof, Work
-from ..memory.finders import walk
+from ..memory.finders import walk_rows
 from ..memory.state import Row
-from ..queries import FinishedTasks, OldEvents, OldRuns, Query
+from ..queries import FinishedTasks, OldEvents, OldRuns
 from .archive.archive import first_rows, pack_segment
 from .archive.lookups import SegmentCache
 from .archive.segments import Segment, segment_key, summarize
@@ -236,7 +235,7 @@ class Upkeep:
             ended = [
                 row
                 for query in (FinishedTasks(before=before), OldRuns(before=before), OldEvents(before=before))
-                for row in self._ended(query)
+                for row in islice(walk_rows(self._replica.live, query), self._tuning.archive_at_most)
             ]
         if not ended or not (self._has_rest or self._is_enough(ended)):
             return None
@@ -249,12 +248,6 @@ class Upkeep:
     def _is_enough(self, rows: list[Row]) -> bool:
         size = sum(len(row.body) for row in rows)
         return len(rows) >= self._tuning.archive_at_least or size >= self._tuning.archive_bytes
-
-    def _ended(self, query: Query[Record]) -> list[Row]:
-        live = self._replica.live
-        first = islice(walk(live, query), self._tuning.archive_at_most)
-        found = [live.row(type(record), record.id) for record in first]
-        return [row for row in found if row is not None]
 
     # Snapshots
 

@@ -83,9 +83,9 @@ from ..queries import (
     begins_behind,
 )
 from .indexes import INDEXES, IndexEntry
-from .state import State
+from .state import Row, State
 
-__all__ = ["count", "tally", "walk"]
+__all__ = ["count", "tally", "walk", "walk_rows"]
 
 R = TypeVar("R", bound=Record)
 Walk = Callable[[State, Any], Iterator[Record]]
@@ -98,6 +98,11 @@ _LAST = chr(0x10FFFF)
 def walk(state: State, query: Query[Record]) -> Iterator[Record]:
     """The records that the query finds, in its order. They are as the indexes see them, and are not handed out."""
     return _WALKS[type(query)](state, query)
+
+
+def walk_rows(state: State, query: Query[Record]) -> Iterator[Row]:
+    """The same records, as they are kept."""
+    return (state.row_of(record) for record in walk(state, query))
 
 
 def count(state: State, query: Query[Record], at_most: int | None) -> int:

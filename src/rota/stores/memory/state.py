@@ -100,6 +100,10 @@ class State:
         """The record as it is kept."""
         return self._rows[type].get(id)
 
+    def row_of(self, record: Record) -> Row:
+        """A record of an index, as it is kept."""
+        return self._rows[type(record)][record.id]
+
     def rows(self, type: type[Record]) -> list[Row]:
         """Every record of a type as it is kept, in no order."""
         return list(self._rows[type].values())

@@ -30,7 +30,7 @@ from ..base import (
 from ..queries import Query
 from ..waiting import Waiters
 from ..works import drive, run_work
-from .finders import count, tally, walk
+from .finders import count, tally, walk, walk_rows
 from .state import State, by_table
 
 __all__ = ["MemoryStore", "MemoryTx"]
@@ -57,8 +57,7 @@ class MemoryTx(BufferedTx):
 
     async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        found = list(islice(walk(self._state, query), limit))
-        return [self._state.get(type(record), record.id) for record in found]
+        return [row.table.decode(row.body) for row in islice(walk_rows(self._state, query), limit)]
 
     async def count(self, query: Query[Record], /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()

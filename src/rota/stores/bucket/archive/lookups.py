@@ -31,7 +31,7 @@ import msgspec
 from ....domain.errors import Corrupt, Unavailable
 from ....domain.model import Record
 from ...base import Work
-from ...memory.finders import walk
+from ...memory.finders import walk, walk_rows
 from ...memory.state import Changes, Row, State
 from ...queries import Query
 from ...threads import Threads
@@ -77,9 +77,7 @@ class Walk:
     limit: int
 
     def run(self, state: State) -> list[Row]:
-        found = islice(walk(state, self.query), self.limit)
-        rows = (state.row(type(record), record.id) for record in found)
-        return [row for row in rows if row is not None]
+        return list(islice(walk_rows(state, self.query), self.limit))
 
 
 @dataclass(frozen=True)
