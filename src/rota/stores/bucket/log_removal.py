@@ -77,7 +77,7 @@ class LogRemoval:
 
     def _remove_unfinished(self, before: datetime) -> None:
         last = self._unfinished_before
-        if last is None or before - last >= self._tuning.retention:
+        if last is None or before - last >= self._log.tuning.retention:
             self._bucket.remove_unfinished(before)
             self._unfinished_before = before
 

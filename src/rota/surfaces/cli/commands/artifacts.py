@@ -69,7 +69,6 @@ def _row(session: Session, artifact: Artifact) -> list[Cell | str]:
 def get(session: Session, task_id: str, name: str, output: str) -> None:
     """Write one artifact of a task to stdout, or to a file. A file is there when all of it is. With a file, --json
     prints what is known of the artifact."""
-    from ...shapes import artifact as shape
 
     async def write(queue: Queue) -> Artifact:
         opened = await queue.open_artifact(await queue.task_id(task_id), name)
@@ -82,7 +81,7 @@ def get(session: Session, task_id: str, name: str, output: str) -> None:
 
     written = session.run(write, may_be_long=output == STDOUT)
     if output != STDOUT and session.as_json:
-        session.screen.json(shape(written))
+        session.screen.json(written)
     elif output != STDOUT:
         session.screen.remark(f"wrote {written.size:,} bytes to {output}")
 
