@@ -10,9 +10,29 @@ from msgspec.structs import replace
 
 from records import api_key, event, receipt, run, schedule, task, template, tenant
 from rota.domain.errors import Conflict
-from rota.domain.model import Schedule, Task
+from rota.domain.model import (
+    AlarmRules,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    TaskTarget,
+    TemplateTarget,
+    Watch,
+)
+from rota.domain.recurrence import Cron
 from rota.stores.base import Store, Tx
-from stores import START, get, put
+from rota.stores.queries import (
+    DueSchedules,
+    OldSchedules,
+    OpenSchedules,
+    OutdatedZones,
+    ScheduleByKey,
+    ScheduleList,
+    SchedulesByName,
+    SchedulesByNextTime,
+    WatchedSchedules,
+)
+from stores import START, count, find, get, put
 
 _LATER = START + timedelta(minutes=1)
 
@@ -153,6 +173,84 @@ async def test_a_key_is_freed_and_taken_in_one_work(store: Store) -> None:
 
     await store.transact(swap)
     assert [each.id for each in (await store.snapshot())["schedule"]] == ["a", "c"]
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "due": {"due_at": START},
+    "watched": {"watch": Watch(at=START, since=START, rules=AlarmRules())},
+    "due and watched": {"due_at": START, "watch": Watch(at=START, since=START, rules=AlarmRules())},
+    "not due": {"due_at": None},
+    "status": {"status": ScheduleStatus.PAUSED},
+    "completed": {"status": ScheduleStatus.COMPLETED, "updated_at": START, "due_at": None},
+    "deleted": {"deleted_at": START},
+    "key": {"key": "new-key"},
+    "described": {"description": "NEW"},
+    "target": {"target": TaskTarget(kind="new", tags=("tagged",))},
+    "template": {"target": TemplateTarget(template_id="new")},
+    "zone": {"timing": Cron("0 0 * * *", "Europe/Paris"), "zone_data": "2026a"},
+    "body only": {"run_count": 7},
+}
+
+
+def questions(key: str) -> list[Any]:
+    """One that goes through each column of a schedule."""
+    tenant = "default"
+    return [
+        DueSchedules(at=START),
+        DueSchedules(at=None),
+        WatchedSchedules(at=START),
+        OutdatedZones(zone_data="2020a"),
+        OldSchedules(before=START + timedelta(hours=1)),
+        ScheduleByKey(tenant=tenant, key=key),
+        ScheduleByKey(tenant=tenant, key=key, deleted=True),
+        ScheduleList(tenant=tenant, deleted=True),
+        *(ScheduleList(tenant=tenant, status=status) for status in ScheduleStatus),
+        SchedulesByName(tenant=tenant),
+        SchedulesByName(tenant=tenant, kind="new"),
+        SchedulesByName(tenant=tenant, template_id="new"),
+        SchedulesByNextTime(tenant=tenant),
+        SchedulesByNextTime(tenant=tenant, tag="tagged"),
+        ScheduleList(tenant=tenant, timezone="Europe/Paris"),
+        ScheduleList(tenant=tenant, text="new"),
+    ]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_replacing_what_is_known_is_replacing_it(store: Store, change: str) -> None:
+    """Whether or not the work says what the record was: every query finds it alike, also after the next change."""
+    due = START + timedelta(hours=1)
+    stored = [schedule(id, key=id, due_at=due, next_run_at=due) for id in ("a", "b")]
+    first, other = await put(store, *stored)
+    later: dict[str, Any] = {"due_at": START + timedelta(hours=2), "updated_at": due}
+    for changes in (CHANGES[change], later):
+        own_key = {"key": changes["key"] + "-2"} if "key" in changes else {}
+        [other] = await put(store, replace(other, **changes | own_key))
+
+        async def work(tx: Tx, was: Schedule = first, changes: dict[str, Any] = changes) -> Schedule:
+            return tx.put(replace(was, **changes), was=was)
+
+        first = await store.transact(work)
+        assert await get(store, Schedule, "a") == replace(other, id="a", key=first.key)
+        for asked, of_other in zip(questions(first.key), questions(other.key), strict=True):
+            is_found = "a" in [each.id for each in await find(store, asked)]
+            assert is_found == ("b" in [each.id for each in await find(store, of_other)]), asked
+        assert await count(store, OpenSchedules(tenant="default")) in (0, 2)
+
+
+async def test_a_key_is_freed_and_taken_in_one_work_that_says_what_they_were(store: Store) -> None:
+    old, heir, moved = await put(
+        store, schedule("a", key="k"), schedule("b", key="other"), schedule("c", key="third")
+    )
+
+    async def work(tx: Tx) -> None:
+        tx.put(replace(moved, due_at=START), was=moved)
+        tx.put(replace(heir, key="k"), was=heir)
+        tx.put(replace(old, deleted_at=START), was=old)
+
+    await store.transact(work)
+    assert [each.id for each in await find(store, ScheduleByKey(tenant="default", key="k"))] == ["b"]
+    assert [each.id for each in await find(store, DueSchedules(at=START))] == ["c"]
 
 
 async def test_a_work_writes_records_of_several_types(store: Store) -> None:

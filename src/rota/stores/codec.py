@@ -58,6 +58,7 @@ __all__ = [
     "TABLES",
     "Column",
     "Table",
+    "getter",
     "micros",
     "read_each",
     "readable",
@@ -82,18 +83,19 @@ def micros(at: datetime) -> int:
 
 class Column(NamedTuple):
     """A value of a record that an index needs. `is_time`: a datetime, which each dialect writes in its own way.
-    `attribute` is the one that `get` reads; None: it computes."""
+    `attribute` is the one that `get` reads; None: it computes, from those that it is `made_of`."""
 
     name: str
     get: Callable[[Any], Any]
     is_time: bool = False
     is_fixed: bool = False
     attribute: str | None = None
+    made_of: tuple[str, ...] = ()
 
 
 def _column(name: str, *, attribute: str = "", fixed: bool = False, time: bool = False) -> Column:
     attribute = attribute or name
-    return Column(name, attrgetter(attribute), time, fixed, attribute)
+    return Column(name, attrgetter(attribute), time, fixed, attribute, (attribute,))
 
 
 def _columns(names: str) -> tuple[Column, ...]:
@@ -101,7 +103,7 @@ def _columns(names: str) -> tuple[Column, ...]:
     return tuple(_column(word.rstrip("!@"), fixed="!" in word, time="@" in word) for word in names.split())
 
 
-def _getter(columns: Sequence[Column]) -> Callable[[Any], tuple[Any, ...]]:
+def getter(columns: Sequence[Column]) -> Callable[[Any], tuple[Any, ...]]:
     """All columns of a record at once; in one call, if all are plain attributes."""
     attributes = [column.attribute for column in columns if column.attribute is not None]
     if len(columns) > 1 and len(attributes) == len(columns):
@@ -119,8 +121,25 @@ class Table(Generic[R]):
         self.columns = tuple(columns)
         self.encoder = msgspec.json.Encoder()
         self.decoder = msgspec.json.Decoder(type)
-        self.values = _getter(self.columns)
-        self.identity = _getter([column for column in self.columns if column.is_fixed])
+        self.values = getter(self.columns)
+        self.identity = getter([column for column in self.columns if column.is_fixed])
+        assert all(column.made_of for column in self.columns), "else its changes would not be seen"
+        self._changing = [column for column in self.columns if not column.is_fixed]
+        self._facts = sorted({name for column in self._changing for name in column.made_of})
+        self._made_of: dict[frozenset[str], tuple[Column, ...]] = {}
+
+    def changed(self, record: R, was: R) -> tuple[Column, ...]:
+        """The columns that differ. What is the same object need not be compared, and most of a changed record is."""
+        names = frozenset(
+            name
+            for name in self._facts
+            if (new := getattr(record, name)) is not (old := getattr(was, name)) and new != old
+        )
+        found = self._made_of.get(names)
+        if found is None:
+            found = tuple(column for column in self._changing if not names.isdisjoint(column.made_of))
+            self._made_of[names] = found
+        return found
 
     def encode(self, record: R) -> bytes:
         try:
@@ -188,9 +207,9 @@ _SCHEDULE = (
     *_columns(
         "tenant! created_at!@ key status due_at@ deleted_at@ completed_at@ zone_data timezone watch_at@"
     ),
-    Column("kind", target_kind),
-    Column("template_id", template_id),
-    Column("search", searched),
+    Column("kind", target_kind, made_of=("target",)),
+    Column("template_id", template_id, made_of=("target",)),
+    Column("search", searched, made_of=("key", "description", "target")),
 )
 _RUN = _columns("tenant! schedule_id! scheduled_at!@ status completed_at@")
 _EVENT = _columns("tenant! at!@ subject_id!")
@@ -203,7 +222,13 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Schedule, _SCHEDULE),
         Table(Run, _RUN),
         Table(Event, _EVENT),
-        Table(Template, (*_TENANT_ONLY, Column("alias_key", lambda template: alias_key(template.alias)))),
+        Table(
+            Template,
+            (
+                *_TENANT_ONLY,
+                Column("alias_key", lambda template: alias_key(template.alias), made_of=("alias",)),
+            ),
+        ),
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
         Table(Receipt, _columns("tenant! at@")),
