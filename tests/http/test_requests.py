@@ -394,6 +394,7 @@ async def test_head_is_get_without_the_body(tmp_path: Path) -> None:
         refused = await client.head(f"{SCHEDULES}/{ids['{schedule_id}']}/pause")
         assert refused.status_code == 405
         assert (await client.delete(SCHEDULES)).headers["allow"] == "GET, HEAD, POST"
+        assert (await client.put(f"{TASKS}/replay")).headers["allow"] == "POST"
         counted = (await client.get("/metrics")).text
         assert 'method="HEAD",route="/api/tenants/{tenant}/schedules/{id}",status="200"' in counted
 

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -196,12 +197,16 @@ def _from_http(error: HTTPException, request: Request) -> Problem:
 
 
 def _methods(request: Request, known: str | None) -> list[str]:
-    """The methods of all routes at this address. Each route knows only its own."""
+    """The methods of all routes at this address. Each route knows only its own. Where a word stands for itself in one
+    (`/replay`) and for an id in another, it stands for itself."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    found = {known} if known else set()
-    for template, methods in request.app.openapi()["paths"].items():
-        if compile_path(template)[0].match(path):
-            found |= {method.upper() for method in methods}
+    matching = [
+        (template.count("{"), methods)
+        for template, methods in request.app.openapi()["paths"].items()
+        if compile_path(template)[0].match(path)
+    ]
+    _, methods = min(matching, key=itemgetter(0), default=(0, [known] if known else []))
+    found = {method.upper() for method in methods}
     return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
