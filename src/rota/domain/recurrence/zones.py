@@ -99,6 +99,7 @@ def close_zones(name: str) -> tuple[str, ...]:
     return tuple(names[near] for near in get_close_matches(wanted, names, n=3, cutoff=0.8))
 
 
+@cache
 def tzdata_version() -> str:
     """The release of the zone data in use, such as `2026f`, or `system` when the package is missing."""
     try:
