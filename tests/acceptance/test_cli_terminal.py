@@ -15,8 +15,9 @@ import pytest
 
 from command_line import complaint, document, rota
 from forked import Forked
-from rota import sync
+from rota import Queue, sync
 from rota.surfaces.cli import render
+from rota.surfaces.cli.session import Session
 
 KIND = "generate_the_quarterly_report_finance"
 
@@ -143,6 +144,22 @@ def test_what_takes_longer_than_a_second_shows_that_it_lives() -> None:
     shown = "\n".join(at_terminal("wait", task, "--timeout", "1200ms"))
     assert "waiting for sqlite:///rota.db" in shown
     assert "has not ended in time" in shown
+
+
+def test_what_is_found_is_not_written_out_for_nobody() -> None:
+    """`asyncio.run` writes out what it returns: seconds, of the plan of a large file."""
+    written: list[str] = []
+
+    class Found:
+        def __repr__(self) -> str:
+            written.append("out")
+            return "found"
+
+    async def work(queue: Queue) -> Found:
+        return Found()
+
+    assert isinstance(Session({}).run(work, creates=True), Found)
+    assert written == []
 
 
 def test_a_bar_is_alone_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:

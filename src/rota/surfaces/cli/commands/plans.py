@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,7 @@ from ..options import together
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from ....domain.plan import Plan
     from ....engine.app import App
@@ -46,7 +46,7 @@ def plan(session: Session, file: str, prune: bool, force: bool, everything: bool
     within the next 14 days appear, vanish or move. Nothing is written.
 
     FILE is a .yaml, .toml or .json file, or the app of a module (shop.tasks:app)."""
-    source = _source_of(file)
+    source = _source_of(session, file)
     made = session.run(lambda queue: queue.plan(source, prune=prune, force=force))
     show_plan(session, made, prune=prune, everything=everything)
     if check and made.changes:
@@ -62,7 +62,7 @@ def apply(session: Session, file: str, prune: bool, force: bool, yes: bool) -> N
     """Make the store say what a file says, in one transaction. The plan is shown, and done if you agree and if it still
     holds then. It runs nothing by itself."""
     check_can_ask(yes)
-    source = _source_of(file)
+    source = _source_of(session, file)
 
     async def work(queue: Queue) -> Plan | None:
         made = await queue.plan(source, prune=prune, force=force)
@@ -116,7 +116,9 @@ def applied(session: Session, work: Callable[[Queue], Awaitable[Plan | None]]) -
     if done is None:
         session.screen.remark("nothing was changed")
         raise click.exceptions.Exit(1)
-    session.tell(plans.answer(done), "Applied." if done.changes else "Nothing to do.")
+    if session.as_json:
+        return session.screen.json(plans.answer(done))
+    return session.screen.say("Applied." if done.changes else "Nothing to do.")
 
 
 def check_can_ask(yes: bool) -> None:
@@ -149,10 +151,13 @@ def _warned(line: str) -> str:
     return click.style(line, fg="yellow", bold=True) if line.startswith("    warning:") else line
 
 
-def _source_of(name: str) -> App | Path:
-    """A file, or else the app of a module."""
+def _source_of(session: Session, name: str) -> App | Mapping[str, Any]:
+    """What a file declares, or else the app of a module."""
     if name.endswith(_SUFFIXES) or Path(name).exists():
-        return Path(name)
+        from ... import files
+
+        with session.screen.busy(f"reading {name}"):
+            return files.read(Path(name))
     from ..apps import load_app
 
     found = load_app(name)
