@@ -385,9 +385,11 @@ class Queue:
         *,
         prune: bool = False,
         force: bool = False,
+        report: Report | None = None,
     ) -> Plan:
         """What would change if the store said what a file says (its path, its content, or an app): created, changed and
-        removed, and which times appear, vanish or move. Nothing is written."""
+        removed, and which times appear, vanish or move. Nothing is written. `report` is called with 1 for each schedule
+        of the file that has been compared."""
     def apply(
         self,
         source: Mapping[str, Any] | App | Path | str,

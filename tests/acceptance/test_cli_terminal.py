@@ -198,6 +198,22 @@ def test_what_is_done_in_bulk_has_a_bar(folder: Path) -> None:
         assert "600 tasks" in shown
 
 
+def test_a_plan_has_a_bar_and_an_apply_says_how_much_it_does(folder: Path) -> None:
+    declared = {f"job-{number}": {"task_type": "send", "cron": "0 9 * * *"} for number in range(300)}
+    (folder / "it.json").write_text(json.dumps({"schedules": declared}))
+    rota("migrate")
+    shown = "\n".join(at_terminal("plan", "it.json", before=AT_ONCE))
+    assert "reading it.json" in shown
+    assert "planning" in shown
+    assert "300/300" in shown
+    shown = "\n".join(at_terminal("apply", "it.json", "--yes", before=AT_ONCE))
+    assert "300/300" in shown
+    assert "applying 300 changes" in shown
+    assert rota("plan it.json").stderr == ""
+    document = json.loads("\n".join(at_terminal("plan", "it.json", "--json", before=AT_ONCE)))
+    assert document["unchanged"] == 300
+
+
 def test_no_bar_is_shown_to_programs() -> None:
     rota("submit -t send")
     assert rota("cancel --all").stderr == ""

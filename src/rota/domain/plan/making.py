@@ -51,13 +51,14 @@ class Action(StrEnum):
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to be: the options of schedules by key, of templates by alias, of calendars by name. `new` and
     `changes` turn options into what the domain takes: (timing, target, fields) at a time, and the changes of a schedule
-    that is there."""
+    that is there. `report` is called with 1 for each schedule that has been compared."""
 
     schedules: Mapping[str, Mapping[str, Any]]
     templates: Mapping[str, Mapping[str, Any]] = {}
     calendars: Mapping[str, Mapping[str, Any]] = {}
     new: Callable[[Mapping[str, Any], datetime], tuple[Timing, Target, dict[str, Any]]]
     changes: Callable[[Schedule, Mapping[str, Any]], Mapping[str, Any]]
+    report: Callable[[int], None] = lambda _: None
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +170,7 @@ def make(
     for key, options in declared.schedules.items():
         with naming("schedule", key):
             making.declare_schedule(key, options, declared)
+        declared.report(1)
     for key, old in stored.schedules.items():
         if old.applied is not None and old.is_open and key not in declared.schedules:
             making.schedules.append(_removed(old, prune, at, actor))

@@ -203,13 +203,14 @@ for _name in wire.CALLS:
 
 
 def _prepared(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, without what only this process knows: its files, and its local time."""
+    """The arguments, without what only this process knows: its files, its local time, and who watches."""
     keeps_naive = name == "why" or given.get("timezone") is not None
     sent: dict[str, Any] = {
         each: aware(value)
         if isinstance(value, datetime) and value.tzinfo is None and not keeps_naive
         else value
         for each, value in given.items()
+        if each != "report"
     }
     if "source" in sent:
         sent["source"] = _document(sent["source"])

@@ -62,7 +62,7 @@ CALLS: Mapping[str, Role] = {
 VERSION_HEADER = "Rota-Version"
 """In an answer: the version of the server."""
 
-_NOT_OVER_HTTP = ("connection",)
+_NOT_OVER_HTTP = ("connection", "report")
 _VALUES: Mapping[str, type[msgspec.Struct]] = {
     f"${each.__name__}": each for each in (RetryPolicy, TaskTarget, WorkflowTarget, TemplateTarget)
 }

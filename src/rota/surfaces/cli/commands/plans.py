@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...words import counted
 from ..command import command
 from ..options import together
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from ....domain.plan import Plan
     from ....engine.app import App
@@ -47,7 +49,7 @@ def plan(session: Session, file: str, prune: bool, force: bool, everything: bool
 
     FILE is a .yaml, .toml or .json file, or the app of a module (shop.tasks:app)."""
     source = _source_of(session, file)
-    made = session.run(lambda queue: queue.plan(source, prune=prune, force=force))
+    made = session.run(lambda queue: _planned(session, queue, source, prune=prune, force=force))
     show_plan(session, made, prune=prune, everything=everything)
     if check and made.changes:
         raise click.exceptions.Exit(1)
@@ -65,13 +67,13 @@ def apply(session: Session, file: str, prune: bool, force: bool, yes: bool) -> N
     source = _source_of(session, file)
 
     async def work(queue: Queue) -> Plan | None:
-        made = await queue.plan(source, prune=prune, force=force)
+        made = await _planned(session, queue, source, prune=prune, force=force)
         if not session.as_json:
             show_plan(session, made, prune=prune)
         session.screen.still()
         if made.changes and not confirmed("Apply this?", yes):
             return None
-        with session.screen.busy("applying"):
+        with session.screen.busy(f"applying {counted(len(made.changes), 'change')}"):
             return await queue.apply(source, made, prune=prune, force=force)
 
     applied(session, work)
@@ -149,6 +151,15 @@ _COLOURS = {"+": "green", "~": "yellow", "-": "red"}
 
 def _warned(line: str) -> str:
     return click.style(line, fg="yellow", bold=True) if line.startswith("    warning:") else line
+
+
+async def _planned(session: Session, queue: Queue, source: App | Mapping[str, Any], **how: bool) -> Plan:
+    """With a bar, unless the plan is made by a server, which says nothing until it is done."""
+    declared = source.get("schedules", {}) if isinstance(source, Mapping) else source.schedules
+    is_here = session.settings()["server"] is None
+    what = "planning" if is_here else f"planning {counted(len(declared), 'schedule')}"
+    with session.screen.progress(what, len(declared) if is_here else None) as bar:
+        return await queue.plan(source, **how, report=bar.advance)
 
 
 def _source_of(session: Session, name: str) -> App | Mapping[str, Any]:

@@ -20,7 +20,7 @@ from ... import calendar_sources, files
 from ...redaction import carried, restored
 from .. import arguments
 from ..arguments import check_registered
-from .base import Calls
+from .base import Calls, Report
 
 __all__ = ["PlanCalls"]
 
@@ -31,10 +31,13 @@ Source = Mapping[str, Any] | App | Path | str
 class PlanCalls(Calls):
     """See what a file of schedules, templates and calendars would change, and apply it."""
 
-    async def plan(self, source: Source, *, prune: bool = False, force: bool = False) -> Plan:
+    async def plan(
+        self, source: Source, *, prune: bool = False, force: bool = False, report: Report | None = None
+    ) -> Plan:
         """What would change if the store said what a file says (its path, its content, or an app): created, changed and
-        removed, and which times appear, vanish or move. Nothing is written."""
-        make = await self._make(source, prune, force)
+        removed, and which times appear, vanish or move. Nothing is written. `report` is called with 1 for each schedule
+        of the file that has been compared."""
+        make = await self._make(source, prune, force, report=report)
         return make(*await self.store.read(commands.read_stored(self.tenant)))
 
     async def apply(
@@ -71,10 +74,17 @@ class PlanCalls(Calls):
         }
 
     async def _make(
-        self, source: Source, prune: bool, force: bool, known: Plan | None = None
+        self,
+        source: Source,
+        prune: bool,
+        force: bool,
+        known: Plan | None = None,
+        report: Report | None = None,
     ) -> commands.MakePlan:
         """What makes the plan; `known`, if it would be the same: that is half of the time of an apply."""
         declared = await self._declaration_of(source)
+        if report is not None:
+            declared = replace(declared, report=report)
 
         def make(stored: Stored, at: datetime) -> Plan:
             wanted = _with_hidden(declared, stored)
