@@ -326,8 +326,15 @@ class Queue:
         `dry_run` nothing happens, and the answer says what would: `started` of `total`."""
     def cancel_backfill(self, schedule_id: str) -> Backfill:
         """Start no more of it. What was started goes on."""
-    def delete_schedule(self, schedule_id: str, *, hard: bool = False) -> None:
-        """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good."""
+    def delete_schedule(
+        self,
+        schedule_id: str,
+        *,
+        hard: bool = False,
+        report: Report | None = None,
+    ) -> None:
+        """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good, and `report` is
+        called after each commit with how many runs it removed."""
     def restore_schedule(self, schedule_id: str) -> Schedule: ...
     def schedule_history(self, schedule_id: str) -> builtins.list[Event]:
         """Every version of the schedule, oldest first: who, when, before, after."""

@@ -214,6 +214,17 @@ def test_a_plan_has_a_bar_and_an_apply_says_how_much_it_does(folder: Path) -> No
     assert document["unchanged"] == 300
 
 
+def test_a_schedule_that_is_removed_with_its_runs_has_a_bar() -> None:
+    rota("schedule create busy -t send --interval 1h")
+    for _ in range(3):
+        rota("schedule trigger busy")
+    rota("schedule delete busy")
+    shown = "\n".join(at_terminal("schedule", "delete", "busy", "--hard", "--yes", before=AT_ONCE))
+    assert "removing runs" in shown
+    assert "3/3" in shown
+    assert "deleted busy" in shown
+
+
 def test_no_bar_is_shown_to_programs() -> None:
     rota("submit -t send")
     assert rota("cancel --all").stderr == ""

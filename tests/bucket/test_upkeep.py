@@ -439,7 +439,7 @@ async def test_a_view_belongs_to_who_has_the_key_now() -> None:
 
 
 async def purge(store: BucketStore, id: str, limit: int) -> None:
-    while not await store.transact(commands.purge_schedule(id, "me", limit)):
+    while await store.transact(commands.purge_schedule(id, "me", limit)) == limit:
         pass
 
 

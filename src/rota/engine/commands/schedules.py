@@ -372,19 +372,19 @@ async def restore_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedul
 
 
 @as_work
-async def purge_schedule(tx: Tx, schedule_id: str, actor: str, limit: int = 1000) -> bool:
-    """Remove a deleted schedule and its ledger for good, `limit` rows at a time; whether it is gone now."""
+async def purge_schedule(tx: Tx, schedule_id: str, actor: str, limit: int) -> int:
+    """Remove a deleted schedule and its ledger for good, `limit` rows at a time; how many rows went. It is gone when
+    they are fewer."""
     gone = await tx.get(Schedule, schedule_id)
     if gone is None:
-        return True
+        return 0
     rows = await tx.find(RunList(schedule_id=schedule_id), limit)
     for row in rows:
         tx.delete(row)
-    if len(rows) == limit:
-        return False
-    tx.delete(gone)
-    audit(tx, "purged", actor, gone, None)
-    return True
+    if len(rows) < limit:
+        tx.delete(gone)
+        audit(tx, "purged", actor, gone, None)
+    return len(rows)
 
 
 async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list[Run]:

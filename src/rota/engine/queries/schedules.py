@@ -73,6 +73,13 @@ async def one_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
 
 
 @as_work
+async def number_of_runs(tx: Tx, tenant: str, key: str) -> int:
+    """How long the ledger of a schedule is, living or else deleted."""
+    found = await find_any_schedule(tx, tenant, key)
+    return await tx.count(RunList(schedule_id=found.id))
+
+
+@as_work
 async def schedules_by_beginning(tx: Tx, tenant: str, beginning: str, limit: int) -> list[Schedule]:
     """The schedules whose ids begin so, living or deleted; none, if this is the name or the id of one."""
     try:

@@ -47,11 +47,12 @@ from ....stores.queries import (
 from ...redaction import carried
 from .. import arguments
 from ..arguments import check_registered
-from .base import CANDIDATES, LIMIT, MOST, Calls, DueRuns, Page, check_limit, only_one, page_of
+from .base import CANDIDATES, LIMIT, MOST, Calls, DueRuns, Page, Report, check_limit, only_one, page_of
 
 __all__ = ["ScheduleCalls"]
 
 MOST_VERSIONS = 1_000_000_000
+PURGED_AT_ONCE = 1000
 
 
 class ScheduleCalls(Calls):
@@ -246,8 +247,11 @@ class ScheduleCalls(Calls):
         """Start no more of it. What was started goes on."""
         return await self._commit(commands.cancel_backfill(self.tenant, check_key(schedule_id), self.actor))
 
-    async def delete_schedule(self, schedule_id: str, *, hard: bool = False) -> None:
-        """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good."""
+    async def delete_schedule(
+        self, schedule_id: str, *, hard: bool = False, report: Report | None = None
+    ) -> None:
+        """Delete it: hidden, stopped, its history kept, restorable; with `hard` it is removed for good, and `report` is
+        called after each commit with how many runs it removed."""
         key = check_key(schedule_id)
         try:
             deleted = await self._commit(commands.delete_schedule(self.tenant, key, self.actor))
@@ -255,8 +259,11 @@ class ScheduleCalls(Calls):
             if not hard:
                 raise
             deleted = await self.store.read(queries.deleted_schedule(self.tenant, key))
-        while hard and not await self._commit(commands.purge_schedule(deleted.id, self.actor)):
-            pass
+        removed = PURGED_AT_ONCE
+        while hard and removed == PURGED_AT_ONCE:
+            removed = await self._commit(commands.purge_schedule(deleted.id, self.actor, PURGED_AT_ONCE))
+            if report is not None:
+                report(removed)
 
     async def restore_schedule(self, schedule_id: str) -> Schedule:
         return await self._commit(commands.restore_schedule(self.tenant, check_key(schedule_id), self.actor))
