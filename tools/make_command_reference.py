@@ -28,6 +28,11 @@ stdout. Durations: `30s 5m 1h 7d 2w`, also `1h30m`. Times are ISO 8601; one
 without a zone is the local time of the process. In a terminal there are colours, tables and relative
 times; in a pipe, or with `NO_COLOR`, plain text.
 
+What takes longer than a second shows that it lives, on stderr: a bar, if it is done in steps that can be counted, or
+else what is being done. `apply` is one transaction, `export` and `doctor --deep` are one read, and a server plans and
+removes without a word until it is done: nothing is known of how far they are. Where stderr is no terminal, and with
+`--json`, nothing is shown.
+
 `--server https://rota.example.com --key KEY` asks a server instead of a store: see
 [the HTTP API](http.md#the-command-line-through-a-server).
 

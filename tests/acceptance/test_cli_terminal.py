@@ -225,6 +225,14 @@ def test_a_schedule_that_is_removed_with_its_runs_has_a_bar() -> None:
     assert "deleted busy" in shown
 
 
+def test_what_cannot_be_counted_says_what_it_does() -> None:
+    rota("schedule create busy -t send --interval 1h")
+    shown = "\n".join(at_terminal("export", "-o", "it.yaml", before=AT_ONCE))
+    assert "waiting for sqlite:///rota.db" in shown
+    assert "writing 1 schedule as YAML" in shown
+    assert "reading every record" in "\n".join(at_terminal("doctor", "--deep", before=AT_ONCE))
+
+
 def test_no_bar_is_shown_to_programs() -> None:
     rota("submit -t send")
     assert rota("cancel --all").stderr == ""

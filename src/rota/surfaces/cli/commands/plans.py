@@ -96,11 +96,17 @@ def export(session: Session, output: Path | None, format_: str | None) -> None:
     from ... import files
 
     chosen = format_ or ("yaml" if output is None else files.format_of(output))
+    if output is None and session.as_json:
+        chosen = "json"
     document = session.run(lambda queue: queue.export())
+    with session.screen.busy(
+        f"writing {counted(len(document['schedules']), 'schedule')} as {chosen.upper()}"
+    ):
+        text = files.write(document, chosen)
     if output is None:
-        click.echo(files.write(document, "json" if session.as_json else chosen), nl=False)
+        click.echo(text, nl=False)
         return
-    output.write_text(files.write(document, chosen), "utf-8")
+    output.write_text(text, "utf-8")
     if session.as_json:
         session.screen.json(
             {"file": str(output), **{section: len(named) for section, named in document.items()}}

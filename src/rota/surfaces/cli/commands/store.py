@@ -169,7 +169,7 @@ def doctor(session: Session, deep: bool, repair: bool) -> None:
     overdue, lost or stuck? Each with what to do about it. Exit code 1 if something is wrong."""
     settings = session.store_settings()
     store = _store(session)
-    with session.screen.busy("examining"):
+    with session.screen.busy("reading every record" if deep else "examining"):
         findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair))
     if session.as_json:
         session.screen.json([finding._asdict() for finding in findings])
