@@ -230,6 +230,7 @@ def test_what_cannot_be_counted_says_what_it_does() -> None:
     shown = "\n".join(at_terminal("export", "-o", "it.yaml", before=AT_ONCE))
     assert "waiting for sqlite:///rota.db" in shown
     assert "writing 1 schedule as YAML" in shown
+    assert "wrote it.yaml: 0 calendars, 0 templates, 1 schedule" in shown.splitlines()[-1]
     assert "reading every record" in "\n".join(at_terminal("doctor", "--deep", before=AT_ONCE))
 
 

@@ -112,7 +112,7 @@ def export(session: Session, output: Path | None, format_: str | None) -> None:
             {"file": str(output), **{section: len(named) for section, named in document.items()}}
         )
         return
-    found = ", ".join(f"{len(named):,} {section}" for section, named in document.items())
+    found = ", ".join(counted(len(named), section.removesuffix("s")) for section, named in document.items())
     session.screen.remark(f"wrote {output}: {found}")
 
 
