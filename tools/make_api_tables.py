@@ -115,7 +115,6 @@ SAID_HERE = {
     "get_template": "One template.",
     "get_calendar": "One calendar.",
     "get_tenant": "One tenant: its status and its limits.",
-    "get_schedule": "One schedule, by its key or its id.",
     "count_schedules": "How many schedules match the same filters as in `list_schedules`.",
     "pause_schedule": "Stop firing until it is resumed. The note says why.",
     "disable_schedule": "The same as `pause_schedule`.",

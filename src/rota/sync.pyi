@@ -250,7 +250,8 @@ class Queue:
         it."""
     def create_schedules(self, schedules: Mapping[str, ScheduleOptions]) -> builtins.list[Schedule]:
         """Create many schedules in one transaction, all of them or none: by key, the options of `create_schedule`."""
-    def get_schedule(self, schedule_id: str) -> Schedule: ...
+    def get_schedule(self, schedule_id: str, *, deleted: bool = False) -> Schedule:
+        """One schedule, by its key or its id. With `deleted`, by its id, also one that is deleted."""
     def schedule_id(self, beginning: str) -> str:
         """The id of the one schedule, living or deleted, whose id begins so. A name, and what begins no id, is taken as
         it is."""

@@ -194,6 +194,37 @@ def test_delete_and_restore() -> None:
     assert "there is no schedule" in complaint("schedule restore nightly", code=1)
 
 
+def test_a_deleted_schedule_is_shown_by_its_id_and_its_name_is_free() -> None:
+    rota(NIGHTLY)
+    rota("schedule trigger nightly")
+    id = document("schedule show nightly")["uid"]
+    rota("schedule delete nightly")
+    assert "there is no schedule 'nightly'" in complaint("schedule show nightly", code=1)
+    said = rota(f"schedule show {id}").stdout
+    assert said.splitlines()[0].split()[:3] == ["nightly", "deleted", "At"]
+    assert "deleted just now" in said or " ago; " in said
+    assert f"`rota schedule restore {id}` brings it back" in " ".join(said.split())
+    assert "Its one run so far:" in said
+    assert "If it were resumed" not in said
+    shown = document(f"schedule show {id}")
+    assert (shown["id"], shown["uid"], shown["next"], len(shown["runs"])) == ("nightly", id, [], 1)
+    assert shown["deleted_at"] is not None
+    rota(f"schedule restore {id}")
+    assert document("schedule show nightly")["uid"] == id
+
+
+def test_a_retired_schedule_is_shown_by_its_id_and_names_who_took_its_key() -> None:
+    rota("schedule create once -t backup --interval 1s --max-runs 1 --missed-run-policy execute_once")
+    while (old := document("schedule show once"))["status"] != "completed":
+        rota("tick")
+    rota("schedule create once -t backup --run-at 2100-01-01T00:00Z")
+    new = document("schedule show once")["uid"]
+    said = " ".join(rota(f"schedule show {old['uid']}").stdout.split())
+    assert f"its key was taken by schedule {new}" in said
+    assert "restore" not in said
+    assert len(document(f"schedule show {old['uid']}")["runs"]) == len(old["runs"]) > 0
+
+
 def test_preview_of_a_schedule() -> None:
     rota(NIGHTLY)
     assert len(document("schedule preview nightly -n 7")) == 7

@@ -143,7 +143,9 @@ def test_bulk_changes(quiet: Tenant) -> None:
 def test_delete_hides_restore_brings_back_hard_removes(quiet: Tenant) -> None:
     made = quiet.post("schedules", BODY)
     quiet.send("DELETE", "schedules/nightly", 204)
-    quiet.get("schedules/nightly", 404)
+    for name in ("nightly", made["id"]):
+        quiet.get(f"schedules/{name}", 404)
+        assert quiet.get(f"schedules/{name}/runs")["items"] == []
     assert quiet.post("schedules/nightly/restore", None, 200)["id"] == made["id"]
     quiet.send("DELETE", "schedules/nightly?hard=true", 204)
     problem(quiet.http.post(quiet.path("schedules/nightly/restore")), 404, "not_found")

@@ -157,6 +157,42 @@ def test_a_calendar_is_made_shown_edited_and_deleted(shop: Shop) -> None:
     assert "/calendars?said=delete" in shop.post("calendars/off/delete").headers["location"]
 
 
+def test_a_deleted_schedule_is_shown_by_its_id_without_what_cannot_be_done_to_it(shop: Shop) -> None:
+    made = shop.call(lambda queue: queue.create_schedule("a", cron="0 9 * * *", task_type="t"))
+    task = shop.call(lambda queue: queue.trigger_schedule("a"))
+    shop.call(lambda queue: queue.delete_schedule("a"))
+    shop.page("schedules/a", 404)
+    page = shop.page(f"schedules/{made.id}")
+    assert "Deleted " in page
+    assert f"rota schedule restore {made.id}" in page
+    assert 'class="button' not in page
+    assert "if it were resumed" not in page
+    for tab in ("", "/runs", "/versions"):
+        page = shop.page(f"schedules/{made.id}{tab}")
+        assert f'href="/ui/{shop.tenant}/schedules/{made.id}/runs"' in page
+        assert f"/tasks?schedule={made.id}" in page
+        assert "put-back" not in page
+    assert f"/tasks/{task.id}" in shop.page(f"schedules/{made.id}/runs")
+    assert f"/schedules/{made.id}" in shop.page(f"tasks/{task.id}")
+    for deed in ("edit", "trigger", "pause", "delete", "backfill", "put-back"):
+        shop.page(f"schedules/{made.id}/{deed}", 404)
+
+
+def test_a_retired_schedule_is_shown_beside_the_one_that_took_its_key(shop: Shop) -> None:
+    soon = {"interval": 1, "max_runs": 1, "missed_run_policy": "execute_once"}
+    old = shop.call(lambda queue: queue.create_schedule("once", task_type="t", **soon))
+    eventually(lambda: shop.call(lambda queue: queue.get_schedule("once")).status == "completed")
+    at = next(run.scheduled_at for run in shop.call(lambda queue: queue.runs("once")) if run.target_id)
+    later = at + timedelta(days=9)
+    new = shop.call(lambda queue: queue.create_schedule("once", run_at=later, task_type="t"))
+    page = shop.page(f"schedules/{old.id}")
+    assert f"its key was taken by schedule {new.id}" in page
+    assert "rota schedule restore" not in page
+    ran = shop.page(f"schedules/{old.id}", at=at.isoformat())
+    assert re.search(r'id="why".*?/tasks/', ran, re.DOTALL), "its own time, not one of the other's"
+    assert "Trigger</a>" in shop.page("schedules/once")
+
+
 def test_the_audit_is_filtered(shop: Shop) -> None:
     shop.call(lambda queue: queue.create_schedule("a", cron="0 9 * * *", task_type="t"))
     shop.post("schedules/a/pause", note="for lunch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import NODEFAULT, Struct, json, to_builtins
@@ -9,7 +10,7 @@ from msgspec.structs import fields
 
 from ..domain.model import Event, Schedule, TaskTarget
 
-__all__ = ["changed_fields", "differences"]
+__all__ = ["changed_fields", "deleted_because", "differences"]
 
 _NOT_TOLD = ("version", "updated_at", "updated_by", "due_at", "zone_data", "record", "deleted_at")
 """Fields that a history leaves out: they change with every edit, or say nothing to people."""
@@ -18,6 +19,11 @@ _NOT_TOLD = ("version", "updated_at", "updated_by", "due_at", "zone_data", "reco
 def differences(event: Event) -> list[tuple[str, Any, Any]]:
     """(field, before, after) of each field that is not the same. None, if there was nothing before."""
     return changed_fields(event.before, event.after or {}) if event.before else []
+
+
+def deleted_because(events: Sequence[Event]) -> str:
+    """Why a deleted schedule is, where that was no wish of its own: its key was taken, or its template deleted."""
+    return next((event.detail for event in reversed(events) if event.action == "deleted"), "")
 
 
 def changed_fields(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:

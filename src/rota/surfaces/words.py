@@ -61,10 +61,12 @@ def runs_what(schedule: Schedule, template: str | None = None) -> str:
     return f"{what} {target.kind}, queue {target.queue}"
 
 
-def state(schedule: Schedule, now: datetime) -> str:
+def state(schedule: Schedule, now: datetime, deleted_because: str = "") -> str:
     """What the schedule is doing, and why."""
     if schedule.deleted_at is not None:
-        return f"deleted {_since(schedule.deleted_at, now)}; `rota schedule restore {schedule.key}` brings it back"
+        way_back = f"; `rota schedule restore {schedule.id}` brings it back"
+        because = f": {deleted_because}" if deleted_because else way_back
+        return f"deleted {_since(schedule.deleted_at, now)}{because}"
     match schedule.status:
         case ScheduleStatus.ACTIVE if schedule.next_run_at is not None:
             word = "next" if schedule.next_run_at > now else "due"

@@ -68,8 +68,12 @@ async def deleted_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
 
 
 @as_work
-async def one_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
-    return await find_schedule(tx, tenant, key)
+async def one_schedule(tx: Tx, tenant: str, key: str, *, deleted: bool = False) -> Schedule:
+    """A living one, by its key or its id; with `deleted`, a deleted one too: by its id, since its key is free."""
+    found = await find_any_schedule(tx, tenant, key) if deleted else await find_schedule(tx, tenant, key)
+    if found.deleted_at is not None and found.id != key:
+        raise NotFound("schedule", key)
+    return found
 
 
 @as_work

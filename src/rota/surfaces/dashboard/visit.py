@@ -173,9 +173,9 @@ class Visit:
         return path_of(self.request) + _query({**self.query, **changes})
 
     def schedule_url(self, schedule: Schedule | str, *parts: str, **query: Any) -> str:
-        """By its key; by its id, if browsers would take the key for a folder."""
+        """By its key; by its id, if browsers would take the key for a folder, and if it is deleted: its key is free."""
         key = schedule if isinstance(schedule, str) else schedule.key
-        if not isinstance(schedule, str) and key in _DOTS:
+        if not isinstance(schedule, str) and (key in _DOTS or schedule.deleted_at is not None):
             key = schedule.id
         return self.url("schedules", key, *parts, **query)
 

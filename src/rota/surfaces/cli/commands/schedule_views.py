@@ -18,7 +18,7 @@ from ....domain.model import RunStatus, Schedule, ScheduleStatus, TemplateTarget
 from ....domain.recurrence import After, Interval, RRule, Several, Simple, Timing
 from ... import words
 from ...durations import coarse, relative, short
-from ...versions import differences
+from ...versions import deleted_because, differences
 from .. import completing
 from ..command import command
 from ..options import TIME, WALL_TIME
@@ -84,15 +84,18 @@ def list_schedules(session: Session, **filters: Any) -> None:
 
 
 def _row(session: Session, schedule: Schedule, last: Sequence[Run], now: datetime) -> list[Cell | str]:
-    status = "deleted" if schedule.deleted_at is not None else str(schedule.status)
     return [
         Cell(schedule.key, "bold"),
-        session.screen.status(status),
+        session.screen.status(_status(schedule)),
         words.sentence(schedule),
         _paused(session, schedule, now) or _when(session, schedule.next_run_at, now),
         str(schedule.run_count),
         session.screen.strip_cell([run.status for run in reversed(last)]),
     ]
+
+
+def _status(schedule: Schedule) -> str:
+    return "deleted" if schedule.deleted_at is not None else str(schedule.status)
 
 
 def _paused(session: Session, schedule: Schedule, now: datetime) -> Cell | None:
@@ -124,23 +127,30 @@ def _when(session: Session, at: datetime | None, now: datetime) -> Cell:
 @with_session
 def show(session: Session, schedule_id: str) -> None:
     """One schedule in words: when it fires, its policies, its next five times in its zone and in yours,
-    and its last runs."""
+    and its last runs. By its id, also one that is deleted."""
 
-    async def ask(queue: Queue) -> tuple[Schedule, str, list[Occurrence], Page[Run], list[Alarm], datetime]:
-        schedule = await queue.get_schedule(schedule_id)
+    async def ask(
+        queue: Queue,
+    ) -> tuple[Schedule, str, str, list[Occurrence], Page[Run], list[Alarm], datetime]:
+        schedule = await queue.get_schedule(schedule_id, deleted=True)
+        is_deleted = schedule.deleted_at is not None
+        now = await queue.now()
+        because = deleted_because(await queue.schedule_history(schedule.id)) if is_deleted else ""
+        state = words.state(schedule, now, because)
         runs_what = await _runs_what(queue, schedule)
-        upcoming = await queue.preview(schedule_id, NEXT)
+        upcoming = [] if is_deleted else await queue.preview(schedule.id, NEXT)
         alarms = await queue.alarms(schedule=schedule.id)
-        last = await queue.runs(schedule_id, limit=STRIP)
-        return schedule, runs_what, upcoming, last, alarms, await queue.now()
+        last = await queue.runs(schedule.id, limit=STRIP)
+        return schedule, state, runs_what, upcoming, last, alarms, now
 
-    schedule, runs_what, upcoming, last, alarms, now = session.run(ask)
+    schedule, state, runs_what, upcoming, last, alarms, now = session.run(ask)
     if session.as_json:
         return session.screen.json({**_document(schedule, upcoming, last, now), "alarms": alarms})
-    _head(session, schedule, runs_what, now)
+    _head(session, schedule, state, runs_what, now)
     _open_alarms(session, alarms)
-    _next_times(session, schedule, upcoming, now)
-    _clock_changes(session, schedule, now)
+    if schedule.deleted_at is None:
+        _next_times(session, schedule, upcoming, now)
+        _clock_changes(session, schedule, now)
     return _last_runs(session, last, now)
 
 
@@ -173,14 +183,14 @@ def _document(
     }
 
 
-def _head(session: Session, schedule: Schedule, runs_what: str, now: datetime) -> None:
+def _head(session: Session, schedule: Schedule, state: str, runs_what: str, now: datetime) -> None:
     screen = session.screen
-    status = screen.status(schedule.status)
+    status = screen.status(_status(schedule))
     screen.prose(f"{click.style(schedule.key, bold=True)}  {styled(status)}  {words.sentence(schedule)}")
     if schedule.description:
         screen.prose(schedule.description)
     screen.say()
-    rows = [("state", words.state(schedule, now)), ("runs", runs_what)]
+    rows = [("state", state), ("runs", runs_what)]
     if schedule.target.input is not None:
         rows.append(("input", written(schedule.target.input)))
     if schedule.last_run_at is not None:

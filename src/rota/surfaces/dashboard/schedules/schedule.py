@@ -16,7 +16,7 @@ from ....domain.schedule import definition
 from ....domain.schedule.why import Why
 from ....domain.serving import handlers_of, living, nobody_handles
 from ...redaction import restored
-from ...versions import changed_fields
+from ...versions import changed_fields, deleted_because
 from ..alarms import RULES
 from ..forms import clock_of, json_of, moment
 from ..texts import counted, pretty, took
@@ -39,10 +39,11 @@ _KEPT = ("status", "pause_note", "completed_reason", "key", *_BOOKS)
 
 
 async def show(visit: Visit) -> Response:
-    queue, key = visit.queue, visit.part("key")
-    schedule = await queue.get_schedule(key)
-    past = await queue.explained_runs(key, limit=PAST)
-    coming = await queue.preview(key, COMING)
+    queue = visit.queue
+    schedule = await queue.get_schedule(visit.part("key"), deleted=True)
+    is_deleted = schedule.deleted_at is not None
+    past = await queue.explained_runs(schedule.id, limit=PAST)
+    coming = [] if is_deleted else await queue.preview(schedule.id, COMING)
     now = await queue.now()
     shown, now_at, width = bars(schedule, past, coming if schedule.enabled else [])
     chosen = await _chosen(visit, schedule, past)
@@ -66,9 +67,10 @@ async def show(visit: Visit) -> Response:
         took=_chart(_lengths(ran)),
         late=_chart(_lateness(ran)),
         target=_target(schedule),
-        alarms=await queue.alarms(schedule=key, limit=LISTED),
+        alarms=await queue.alarms(schedule=schedule.id, limit=LISTED),
         alarm_names=RULES,
-        serves=await _who_serves(visit, schedule),
+        deleted_because=deleted_because(await queue.schedule_history(schedule.id)) if is_deleted else "",
+        serves=None if is_deleted else await _who_serves(visit, schedule),
         causes=schedule.timing.schedules if isinstance(schedule.timing, After) else (),
         effects=await _effects(visit, schedule),
         said=done_words(visit),
@@ -81,7 +83,7 @@ async def _chosen(visit: Visit, schedule: Schedule, past: Sequence[Why]) -> tupl
     asked = visit.asked("at")
     if asked is not None:
         at = moment("at", asked, UTC)
-        return at, await visit.queue.why(schedule.key, at)
+        return at, await visit.queue.why(schedule.id, at)
     usual = (RunStatus.COMPLETED, RunStatus.RUNNING, RunStatus.BUFFERED)
     odd = [each for each in past if each.run is not None and each.run.status not in usual]
     latest = odd[-1:] or list(past[-1:])
@@ -164,9 +166,8 @@ async def _effects(visit: Visit, schedule: Schedule) -> list[Schedule]:
 
 
 async def runs(visit: Visit) -> Response:
-    key, status = visit.part("key"), visit.asked("status")
-    page = await visit.queue.runs(key, status=status, limit=LIMIT, cursor=visit.asked("cursor"))
-    schedule = await visit.queue.get_schedule(key)
+    schedule, status = await visit.queue.get_schedule(visit.part("key"), deleted=True), visit.asked("status")
+    page = await visit.queue.runs(schedule.id, status=status, limit=LIMIT, cursor=visit.asked("cursor"))
     return visit.show(
         "runs.html",
         schedule=schedule,
@@ -180,9 +181,8 @@ async def runs(visit: Visit) -> Response:
 
 async def versions(visit: Visit) -> Response:
     """Who changed what; and, with `old` and `new`, what differs between any two versions."""
-    key = visit.part("key")
-    events = await visit.queue.schedule_history(key)
-    schedule = await visit.queue.get_schedule(key)
+    schedule = await visit.queue.get_schedule(visit.part("key"), deleted=True)
+    events = await visit.queue.schedule_history(schedule.id)
     old, new = visit.asked("old"), visit.asked("new")
     pair = [_version(events, each) for each in (old, new)] if old and new else []
     return visit.show(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fastapi import Response
 
 from ....domain.errors import NotFound, Refused
-from ....domain.model import Task, TaskStatus
+from ....domain.model import Schedule, Task, TaskStatus
 from ....domain.task import REPLAYABLE
 from ....domain.workflow import Step, kept_steps
 from ...attempts import Attempt, attempts_of
@@ -59,7 +59,7 @@ async def show(visit: Visit) -> Response:
         status=str(task.status),
         why=_why(task),
         waiting=await queue.waiting(task.id) if task.is_live and not task.waits_for else None,
-        key=await _schedule_key(visit, task),
+        schedule=await _schedule_of(visit, task),
         attempts=list(zip(attempts, _on_a_line(attempts, now), strict=True)),
         artifacts=[each for each in await queue.artifacts(task.id) if each.name != "result"],
         nodes={node.id for node in await queue.nodes(dead=True)} if task.worker_id else set(),
@@ -96,10 +96,12 @@ def _is_row(visit: Visit) -> bool:
     return row.isdecimal() and len(row) < 7
 
 
-async def _schedule_key(visit: Visit, task: Task) -> str | None:
+async def _schedule_of(visit: Visit, task: Task) -> Schedule | None:
+    if task.schedule_id is None:
+        return None
     try:
-        return None if task.schedule_id is None else (await visit.queue.get_schedule(task.schedule_id)).key
-    except NotFound:  # it is deleted
+        return await visit.queue.get_schedule(task.schedule_id, deleted=True)
+    except NotFound:  # it is removed for good
         return None
 
 

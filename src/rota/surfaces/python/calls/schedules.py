@@ -118,8 +118,10 @@ class ScheduleCalls(Calls):
                 found.add((template.kind, template.queue))
         return found
 
-    async def get_schedule(self, schedule_id: str) -> Schedule:
-        return await self.store.read(queries.one_schedule(self.tenant, check_key(schedule_id)))
+    async def get_schedule(self, schedule_id: str, *, deleted: bool = False) -> Schedule:
+        """One schedule, by its key or its id. With `deleted`, by its id, also one that is deleted."""
+        key = check_key(schedule_id)
+        return await self.store.read(queries.one_schedule(self.tenant, key, deleted=deleted))
 
     async def schedule_id(self, beginning: str) -> str:
         """The id of the one schedule, living or deleted, whose id begins so. A name, and what begins no id, is taken as
