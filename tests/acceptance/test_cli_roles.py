@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from contextlib import ExitStack
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,8 +17,10 @@ import pytest
 from msgspec.structs import replace
 
 from command_line import STORES, Process, bare_folder, document, rota, use_store
+from records import node
 from rota import TemplateTarget, connect
 from rota.surfaces.cli.process.greeting import KINDS, PAGE, SHOWN, ScheduleSummary
+from stores import put
 
 APP = """
 import asyncio
@@ -217,6 +220,33 @@ def test_up_warns_of_schedules_whose_kind_its_app_lacks(folder: Path) -> None:
         assert up.end(signal.SIGINT) == 0
     assert len({line.index("Every") for line in coming}) == 1
     assert len([line for line in up.lines if "warning" in line]) == 1
+
+
+@pytest.mark.parametrize("line", ["worker shop:app", "up shop:app --no-http"])
+def test_no_process_warns_of_a_kind_that_another_live_node_handles(folder: Path, line: str) -> None:
+    for kind in ("known", "gone", "nobody"):
+        rota(f"schedule create of-{kind} -t {kind} --interval 1h")
+    rota("schedule create in-slow -t known --queue slow --interval 1h")
+    asyncio.run(_nodes_elsewhere())
+    with Process(line, folder) as process:
+        for kind, name in (("gone", "of-gone"), ("known", "in-slow"), ("nobody", "of-nobody")):
+            assert process.until("warning: ") == (
+                f"warning: this app has no handler for {kind}, which is what {name} starts:"
+                " it waits for a worker that has one"
+            )
+        process.until("Ctrl-C stops it.")
+        assert process.end(signal.SIGINT) == 0
+    assert len([line for line in process.lines if "warning" in line]) == 3
+
+
+async def _nodes_elsewhere() -> None:
+    """One that handles `known` in its queue, and one that handled `gone` and has died."""
+    async with connect() as queue:
+        now = await queue.now()
+        living = {"seen_at": now, "heartbeat": timedelta(hours=1), "queues": ("default",)}
+        died = {"seen_at": now - timedelta(hours=1), "heartbeat": timedelta(seconds=30)}
+        await put(queue.store, node("living", roles=("worker",), kinds=("known",), started_at=now, **living))
+        await put(queue.store, node("dead", roles=("worker",), kinds=("gone",), started_at=now, **died))
 
 
 def test_the_warning_looks_at_every_schedule_and_into_templates(folder: Path) -> None:

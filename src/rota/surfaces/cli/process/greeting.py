@@ -17,6 +17,7 @@ from .... import __version__
 from ....domain.errors import NotFound
 from ....domain.model import Schedule, TemplateTarget
 from ....domain.runtimes import SHELL_KIND
+from ....domain.serving import handlers_of
 from ....engine.runtimes.runtimes import Runtimes
 from ... import words
 from ...durations import relative
@@ -40,7 +41,7 @@ async def greet(
     session: Session, options: ProcessOptions, queue: Queue, api_server: ApiServer | None
 ) -> None:
     summary = ScheduleSummary()
-    if options.scheduler:
+    if options.scheduler or options.app is not None:
         summary = await _summarize(
             queue,
             all_tenants=options.serves_every_tenant,
@@ -89,7 +90,7 @@ def _say_what_runs(session: Session, options: ProcessOptions, queue: Queue) -> N
 
 
 def _warn_of_kinds_without_handler(session: Session, summary: ScheduleSummary) -> None:
-    """What such a schedule starts waits for ever, unless a worker somewhere else has the handler."""
+    """What such a schedule starts waits until there is a worker that has the handler."""
     for kind, lacking in sorted(summary.lacking.items()):
         unnamed = lacking.count - len(lacking.names)
         more = f" and {unnamed:,} more" if unnamed else ""
@@ -157,17 +158,20 @@ class ScheduleSummary:
 async def _summarize(
     queue: Queue, *, all_tenants: bool, handled: Collection[str] | None, queues: Sequence[str] | None
 ) -> ScheduleSummary:
-    """Of one tenant or all. `queues` are those served here (None: all); tasks in others are not for this app."""
+    """Of one tenant or all. `queues` are those served here (None: all); tasks in others are not for this app. A kind
+    that another live node handles is not lacking."""
     summary = ScheduleSummary()
     tenants = [use.tenant.id for use in await queue.list_tenants() if use.schedules] if all_tenants else None
     for tenant in [queue.tenant] if tenants is None else tenants:
         of_tenant = queue.for_tenant(tenant)
+        nodes = await of_tenant.nodes()
         async for page in all_pages(of_tenant.list_schedules, status="active", limit=PAGE):
             summary.note(page)
             if handled is not None:
                 started = await _started(of_tenant, page)
                 for schedule, (kind, name) in zip(page, started, strict=True):
-                    if kind not in handled and kind and (queues is None or name in queues):
+                    is_lacking = kind not in handled and kind and (queues is None or name in queues)
+                    if is_lacking and not handlers_of(nodes, tenant, kind, name):
                         summary.note_lacking(kind, schedule)
     return summary
 
