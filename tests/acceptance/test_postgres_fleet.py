@@ -138,7 +138,7 @@ DUE: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("what", DUE)
 async def test_what_others_hold_holds_up_nothing_else_that_is_due(url: str, what: str) -> None:
     query, make = DUE[what]
-    async with opened(url + "&statement_timeout=3") as store, connected(url) as other:
+    async with opened(url + "&statement_timeout=20") as store, connected(url) as other:
         await put(store, *(make(f"x{n}") for n in range(4)))
 
         async def due(tx: Tx) -> list[str]:
@@ -599,7 +599,7 @@ async def test_the_pool_is_as_large_as_it_is_said_to_be(url: str) -> None:
 
 
 async def test_a_statement_that_takes_too_long_is_ended(url: str) -> None:
-    async with opened(url + "&statement_timeout=0.2") as store, connected(url) as other:
+    async with opened(url + "&statement_timeout=1") as store, connected(url) as other:
         [stored] = await put(store, task("a"))
         async with other.transaction():
             await other.execute("select 1 from rota.task for update")

