@@ -144,8 +144,10 @@ def _walk_schedules(walk: Walk) -> None:
     walk.do("schedule resume", "zoned")
     walk.do("schedule trigger", "zoned -i '{\"number\": 7}'")
     walk.do("schedule backfill", "tidy --from 2026-01-01 --to 2026-01-01T03:00 --dry-run")
+    tidy = document("schedule show tidy")["uid"]
     walk.do("schedule delete", "tidy")
-    walk.do("schedule restore", "tidy")
+    assert json.loads(walk.same("schedule show", tidy))["deleted_at"] is not None
+    walk.do("schedule restore", tidy)
     walk.same("schedule list")
     walk.same("schedule runs", "zoned")
     walk.same("schedule preview", "zoned")
