@@ -31,7 +31,7 @@ class Gates:
         self._now = dict(stored)
         self._lines = lines
         self._at = now
-        self._let_in: list[Task] = []
+        self._let_in: list[tuple[Task, Task | None]] = []
         self._expected: Sequence[Task] = ()
         self.admitted: dict[str, Task] = {}
 
@@ -115,9 +115,11 @@ class Gates:
             for number, waiting in enumerate(line, 1):
                 if gate.room(self._now[id]):
                     self._now[id] = gate.leave(waiting, self._now[id], self._at)
-                    asks = gate.let_in(woken.pop(waiting.id, waiting), self._at)
+                    changed = woken.pop(waiting.id, None)
+                    asks = gate.let_in(waiting if changed is None else changed, self._at)
                     others = number < len(line) or not self._now[id].waiting or not waiting.passed
-                    self._let_in.append(self.admit(asks, may_step_aside=others))
+                    admitted = self.admit(asks, may_step_aside=others)
+                    self._let_in.append((admitted, waiting if changed is None else None))
         settled = [self.admit(task) if task.status is TaskStatus.PENDING else task for task in moved]
         self.admitted = {task.id: self.admit(task) for task in self._expected}
         return settled
@@ -127,8 +129,8 @@ class Gates:
         for id, new in self._now.items():
             if new is not self._stored[id] or new.version == 0:
                 tx.put(new)
-        for task in self._let_in:
-            tx.put(task)
+        for task, before in self._let_in:
+            tx.put(task, was=before)
 
     def _left(self, task: Task) -> Task:
         for id in task.gates:
@@ -204,11 +206,8 @@ def _steps_aside(gates: Mapping[str, Gate], task: Task, now: datetime) -> bool:
 
 async def _moving_lines(tx: Tx, stored: dict[str, Gate], tasks: Sequence[Task]) -> dict[str, list[Task]]:
     """Who may be let in: as many as there will be places. Some of the line may themselves be among the tasks."""
-    leaving: Counter[str] = Counter()
-    for task in tasks:
-        if gate.is_limited(task):
-            leaving.update(task.gates[: task.passed])
-            leaving.update([task.line] if task.line is not None else [])
+    limited = [task for task in tasks if gate.is_limited(task)]
+    leaving = Counter(id for task in limited for id in (*task.gates[: task.passed], task.line) if id)
     places: dict[int, list[str]] = {}
     for id, number in sorted(leaving.items()):
         found = stored.get(id)
