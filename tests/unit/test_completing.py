@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from records import task
 from rota.domain import task as life
+from rota.domain.errors import Refused
 from rota.domain.model import Failure, LogLine, Task, TaskStatus
 from rota.domain.task import Completed, Defaults
 from stores import START
@@ -66,6 +67,24 @@ def test_it_does_to_a_task_what_settling_does(values: dict[str, Any], output: An
 )
 def test_it_is_not_for_tasks_whose_end_means_more(values: dict[str, Any]) -> None:
     assert not life.completes_alone(claimed(**values), worker_id="w", lease_id="l")
+
+
+def test_tasks_that_are_claimed_together_are_as_if_each_were_claimed_alone() -> None:
+    kinds = {"plain": Defaults(max_retries=7), "flow": Defaults(workflow_version=3)}
+    tasks = [
+        replace(task("a"), kind="plain"),
+        replace(task("b"), kind="flow", is_workflow=True),
+        replace(task("c"), kind="plain", gates=("g",), passed=1, max_retries=1),
+        replace(task("d"), kind="plain", history=claimed().history, attempt=1),
+    ]
+    each = [life.claim(one, defaults=kinds[one.kind], **CLAIM) for one in tasks]
+    assert life.claim_all(tasks, defaults=kinds, **CLAIM) == each
+
+
+def test_none_is_claimed_with_one_that_is_not_available() -> None:
+    held = replace(task("b"), line="g")
+    with pytest.raises(Refused, match="b"):
+        life.claim_all([task("a"), held], defaults={held.kind: Defaults()}, **CLAIM)
 
 
 def test_tasks_of_a_batch_keep_their_own_histories() -> None:

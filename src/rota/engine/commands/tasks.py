@@ -215,22 +215,18 @@ async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
         task = gates.admit(asking[was.id]) if was.id in asking else was
         (passed if task.is_available_at(tx.now) else turned_away).append((task, was))
     gates.put(tx)
-    claimed = [_claim(tx, task, was, ask) for task, was in passed]
-    for task, was in turned_away:
-        tx.put(task, was=was)
-    return claimed, len(turned_away)
-
-
-def _claim(tx: Tx, task: Task, was: Task, ask: Claim) -> Task:
-    claimed = life.claim(
-        task,
+    claimed = life.claim_all(
+        [task for task, _ in passed],
         worker_id=ask.worker_id,
         lease_id=ask.lease_id,
         lease=ask.lease,
-        defaults=ask.kinds[task.kind],
+        defaults=ask.kinds,
         now=tx.now,
     )
-    return tx.put(claimed, was=was)
+    stored = [tx.put(task, was=was) for task, (_, was) in zip(claimed, passed, strict=True)]
+    for task, was in turned_away:
+        tx.put(task, was=was)
+    return stored, len(turned_away)
 
 
 def _has_to_ask(task: Task, ask: Claim, now: datetime) -> bool:
