@@ -194,6 +194,27 @@ async def test_a_read_sees_one_moment_and_holds_up_no_writer(store: SqliteStore)
     assert await reading == [0, 0]
 
 
+async def test_reads_that_wait_for_their_turn_end_before_the_store_is_closed(store: SqliteStore) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    async def slow(tx: Tx) -> Task | None:
+        begun.set()
+        may_end.wait()
+        return await tx.get(Task, "a")
+
+    async def quick(tx: Tx) -> Task | None:
+        return await tx.get(Task, "a")
+
+    reads = [asyncio.create_task(store.read(work)) for work in (slow, quick, quick)]
+    await asyncio.to_thread(begun.wait)
+    closing = asyncio.create_task(store.close())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    may_end.set()
+    await closing
+    assert await asyncio.gather(*reads) == [None, None, None]
+
+
 async def test_a_commit_here_ends_a_wait_without_looking(path: Path) -> None:
     clock = TestClock(asyncio.get_running_loop())
     store = SqliteStore(path, clock, poll_interval=timedelta(hours=1))

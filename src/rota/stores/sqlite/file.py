@@ -263,11 +263,15 @@ class FileThread:
         return value
 
     async def close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
+        """What was handed in before is done first: the connection is taken away in its own thread."""
+        if self._db is not None:
             with self.file.told_in_words():
-                await self.thread.call(db.close)
+                await self.thread.call(self._close)
         self.thread.close(wait=True)
+
+    def _close(self) -> None:
+        db, self._db = self.db, None
+        db.close()
 
 
 class _Methods(ctypes.Structure):
