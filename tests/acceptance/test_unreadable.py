@@ -31,7 +31,8 @@ from rota.surfaces.cli.commands.store import examine
 Damage = Callable[[str, str, str], Awaitable[None]]
 """Give the record of this table with this id another body."""
 
-DEEP = '{"id" : "%s", "input" : ' + "[" * 3000 + "]" * 3000 + "}"
+DEPTH = 12_000  # Python 3.13 reads 9,999, PostgreSQL 16,349
+DEEP = '{"id" : "%s", "input" : ' + "[" * DEPTH + "]" * DEPTH + "}"
 NO_TIME = '{"id": "%s", "created_at": "infinity", "history": "infinity"}'
 
 
