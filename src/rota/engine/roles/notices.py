@@ -86,7 +86,7 @@ class Notices:
         title, body = message(new)
         try:
             is_over = not any(alarm.is_open for alarm in new)
-            sending = asyncio.to_thread(send, self._addresses[label], title, body, is_over=is_over)
-            return await asyncio.wait_for(sending, PATIENCE.total_seconds())
+            async with asyncio.timeout(PATIENCE.total_seconds()):
+                return await asyncio.to_thread(send, self._addresses[label], title, body, is_over=is_over)
         except Exception:  # whatever a service does, others are told, and this one again
             return False

@@ -98,7 +98,8 @@ class ChangeListener:
             self._started()
             while not closed.is_set():
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(closed.wait(), self._interval)
+                    async with asyncio.timeout(self._interval):
+                        await closed.wait()
                     return
                 now = await connection.fetchval(look)
                 if now != seen:

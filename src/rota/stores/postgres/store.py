@@ -178,7 +178,8 @@ class _OpenDatabase:
         await self.listener.close()
         await self._no_calls.wait()
         try:
-            await asyncio.wait_for(self._pool.close(), 10)
+            async with asyncio.timeout(10):
+                await self._pool.close()
         except FAILURES:
             self._pool.terminate()
 

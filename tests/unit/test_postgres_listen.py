@@ -1,0 +1,62 @@
+"""The listener for commits of other nodes, over a connection that ends when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+import pytest
+
+from rota.stores.postgres.address import Address
+from rota.stores.postgres.listen import ChangeListener
+from rota.stores.postgres.queries import Statements
+
+TURNS = 8
+"""More than the end of a connection needs to reach the one who waits for it."""
+
+
+class Connection:
+    """As much of a connection as the listener uses."""
+
+    def __init__(self) -> None:
+        self.end: Callable[[Any], None] = lambda _: None
+
+    def add_termination_listener(self, listener: Callable[[Any], None]) -> None:
+        self.end = listener
+
+    async def add_listener(self, channel: str, listener: object) -> None:
+        pass
+
+    async def fetchval(self, statement: str) -> int:
+        return 0
+
+    async def close(self, **options: object) -> None:
+        pass
+
+
+async def no_pool(*args: object, **options: object) -> None:
+    raise AssertionError("it listens on a connection of its own")
+
+
+@pytest.mark.parametrize("turns", range(TURNS))
+async def test_a_connection_that_ends_while_the_listener_is_closed(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = Connection()
+
+    async def connect(**options: object) -> Connection:
+        return connection
+
+    monkeypatch.setattr(asyncpg, "connect", connect)
+    address = Address.parse("postgresql://localhost/rota")
+    listener = ChangeListener(address, Statements(address.schema), "me", lambda of: None, no_pool)
+    listener.start()
+    await listener.is_listening.wait()
+    await asyncio.sleep(0)
+    connection.end(connection)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):  # else it would wait for ever
+        await listener.close()
