@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from bucket.faulty import Fault, FaultyRequests, ManualClock
-from records import task
+from records import schedule, task
 from rota.domain.errors import Corrupt, Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
@@ -103,6 +103,35 @@ async def test_nodes_see_each_other() -> None:
         await waiting
     await one.close()
     await two.close()
+
+
+async def test_what_others_wrote_is_told_though_a_commit_of_another_type_has_read_it() -> None:
+    name, seldom = "read by a commit", Tuning(views="off", poll_shortest=HOUR, poll_longest=HOUR)
+    one, two = (BucketStore(MemoryRequests(name), ManualClock(START), seldom) for _ in range(2))
+    await one.open()
+    await two.open()
+    waiting = asyncio.create_task(two.wait(None, of={Task}))
+    await asyncio.sleep(0)
+    await put(one, task("a"))
+    await put(two, schedule("s"))
+    async with asyncio.timeout(5):  # else it would wait for the next change
+        await waiting
+    await one.close()
+    await two.close()
+
+
+async def test_a_commit_of_another_type_wakes_nobody_if_nobody_else_wrote() -> None:
+    seldom = Tuning(views="off", poll_shortest=HOUR, poll_longest=HOUR)
+    store = BucketStore(MemoryRequests(), ManualClock(START), seldom)
+    await store.open()
+    waiting = asyncio.create_task(store.wait(None, of={Task}))
+    await asyncio.sleep(0)
+    for number in range(3):
+        await put(store, schedule(f"s{number}"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await store.close()
+    await waiting
 
 
 async def test_many_who_read_at_once_share_a_request_and_each_sees_what_was_committed_before() -> None:
