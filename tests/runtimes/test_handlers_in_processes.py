@@ -6,7 +6,9 @@ import asyncio
 import subprocess
 import sys
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from rota.domain.model import Task
 from rota.engine import executor
 from rota.engine.executor import STOP_GRACE
 from rota.engine.runtimes import processes, shell
+from rota.engine.runtimes.child import Child
 from rota.engine.runtimes.processes import Stop
 from runtimes import process_app, slow_app
 from runtimes.test_shell import gone, started
@@ -47,6 +50,21 @@ async def test_what_it_returns_and_reports_arrives_from_one_warm_process(bench: 
     done = await runs("told.async")
     assert (done.output, [line.message for line in done.logs]) == ("done", ["from a loop"])
     assert (await runs("pid")).output == first.output
+
+
+def _next_look(found: list[Any], child: Child) -> Any:
+    return found.pop()
+
+
+def test_a_stop_that_comes_as_the_call_ends_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The main thread forgets the call while the other one looks at it, so each look may be the last."""
+    call, told = SimpleNamespace(stopping=None), list[bool]()
+    looks: dict[str, list[Any]] = {"_execution": [None, call], "_cancel": [None, lambda: told.append(True)]}
+    for name, found in looks.items():
+        monkeypatch.setattr(Child, name, property(partial(_next_look, found)), raising=False)
+    Child.__new__(Child)._stop(executor.StopReason.CANCEL)
+    assert call.stopping is executor.StopReason.CANCEL
+    assert told == [True]
 
 
 async def test_what_it_raises_decides_as_anywhere(bench: Bench) -> None:

@@ -125,12 +125,14 @@ class Child:
             os.close(self._link.detach())
 
     def _stop(self, reason: StopReason) -> None:
-        """A call that cannot be cancelled yet finds out when it can (`_awaited`)."""
-        if self._execution is not None:
-            self._execution.stopping = reason
-        if self._cancel is not None:
+        """A call that cannot be cancelled yet finds out when it can (`_awaited`). It may end at any moment: the main
+        thread then forgets what is looked at here."""
+        call, cancel = self._execution, self._cancel
+        if call is not None:
+            call.stopping = reason
+        if cancel is not None:
             with suppress(RuntimeError):  # its loop has just been closed
-                self._cancel()
+                cancel()
 
     def _heard(self) -> Any:
         head = self._reading.read(LENGTH.size)
