@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import TracebackType
-from typing import TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from .. import __version__
 from ..domain.checks import check_duration, check_number, check_queue
@@ -571,17 +571,21 @@ def worker_name() -> str:
 
 @contextmanager
 def _signals(handler: Callable[[], None], *, enabled: bool) -> Iterator[None]:
-    """SIGTERM and SIGINT call `handler` meanwhile, where that is possible (the main thread of a Unix process)."""
+    """SIGTERM and SIGINT call `handler` meanwhile, where that is possible (the main thread of a Unix process). Then
+    they do what they did before: asyncio alone would let SIGTERM kill a process that still has a store to close."""
     loop = asyncio.get_running_loop()
-    taken: list[signal.Signals] = []
+    before: dict[signal.Signals, Any] = {}
     for wanted in (signal.SIGTERM, signal.SIGINT) if enabled else ():
+        did = signal.getsignal(wanted)
         try:
             loop.add_signal_handler(wanted, handler)
-            taken.append(wanted)
+            before[wanted] = did
         except (NotImplementedError, RuntimeError, ValueError):
             break
     try:
         yield
     finally:
-        for wanted in taken:
+        for wanted, did in before.items():
             loop.remove_signal_handler(wanted)
+            if did is not None:  # else it is one that Python does not know
+                signal.signal(wanted, did)
