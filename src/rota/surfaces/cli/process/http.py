@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -184,7 +184,7 @@ async def _in_thread(function: Callable[[], T]) -> T:
             failure = error
         finally:
             sys.setswitchinterval(usual)
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, failure)
 
     threading.Thread(target=work, name="rota-http-import", daemon=True).start()
