@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from rota.domain.errors import Unavailable
 from rota.engine.clock import SystemClock
+from rota.surfaces.http import service as http_service
 from rota.surfaces.http.service import Service
 
 NAME = ("queues", "default")
+AT_ONCE, WHENEVER = timedelta(0), timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
+    return Pages(monkeypatch)
+
+
+class Pages:
+    """How long pages wait: until there is an answer, however slow this machine is, or not at all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self.wait(WHENEVER)
+
+    def wait(self, soon: timedelta) -> None:
+        self._patch.setattr(http_service, "SOON", soon)
 
 
 class Stopwatch(SystemClock):
@@ -23,7 +43,7 @@ class Stopwatch(SystemClock):
         return self.seconds
 
 
-async def test_a_slow_answer_is_asked_for_once_and_found_by_whoever_asks_again() -> None:
+async def test_a_slow_answer_is_asked_for_once_and_found_by_whoever_asks_again(pages: Pages) -> None:
     service, ready, asked = Service("memory:", rate=1.0), asyncio.Event(), 0
 
     async def ask() -> int:
@@ -32,9 +52,11 @@ async def test_a_slow_answer_is_asked_for_once_and_found_by_whoever_asks_again()
         await ready.wait()
         return asked
 
+    pages.wait(AT_ONCE)
     assert await asyncio.gather(*(service.shared_soon(NAME, ask) for _ in range(3))) == [None, None, None]
     ready.set()
-    assert await service.shared(NAME, ask, timedelta(0)) == 1
+    assert await service.shared(NAME, ask, WHENEVER) == 1
+    pages.wait(WHENEVER)
     assert await service.shared_soon(NAME, ask) == 1
     service.forget(*NAME)
     assert await service.shared_soon(NAME, ask) == 2
@@ -70,7 +92,25 @@ async def test_a_question_that_fails_is_asked_again() -> None:
             await service.shared_soon(NAME, fails)
 
 
-async def test_a_page_that_must_not_wait_is_shown_the_last_answer_for_a_while() -> None:
+async def test_a_question_that_fails_when_nobody_waits_any_more_is_no_trouble(pages: Pages) -> None:
+    service, away = Service("memory:", rate=1.0), asyncio.Event()
+    loop, troubles = asyncio.get_running_loop(), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, about: troubles.append(about))
+
+    async def fails() -> None:
+        await away.wait()
+        raise Unavailable("the store is away")
+
+    pages.wait(AT_ONCE)
+    assert await service.shared_soon(NAME, fails) is None
+    away.set()
+    with pytest.raises(Unavailable):
+        await service.shared(NAME, fails, AT_ONCE)
+    gc.collect()  # what nobody has asked for is told then
+    assert not troubles
+
+
+async def test_a_page_that_must_not_wait_is_shown_the_last_answer_for_a_while(pages: Pages) -> None:
     clock, slow = Stopwatch(), asyncio.Event()
     service = Service("memory:", rate=1.0, clock=clock)
 
@@ -83,8 +123,10 @@ async def test_a_page_that_must_not_wait_is_shown_the_last_answer_for_a_while() 
 
     assert await service.shared_soon(NAME, ask, timedelta(seconds=2)) == "old"
     clock.seconds += 3
+    pages.wait(AT_ONCE)
     assert await service.shared_soon(NAME, ask_slowly) == "old"
     clock.seconds += 60
     assert await service.shared_soon(NAME, ask_slowly) is None
     slow.set()
+    pages.wait(WHENEVER)
     assert await service.shared_soon(NAME, ask_slowly) == "new"

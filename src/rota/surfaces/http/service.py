@@ -138,10 +138,13 @@ class Service:
     ) -> Any | None:
         """The same, for pages that must not wait. If the answer takes longer, it is the last one, unless that is long
         past its time; None: there is no such. A later request finds the new one."""
-        asking = asyncio.ensure_future(self.shared(name, ask, rest))
-        done, _ = await asyncio.wait({asking}, timeout=SOON.total_seconds())
-        if done:
-            return done.pop().result()
+        until, answer = self._answers.get(name, (-inf, None))
+        if self.clock.monotonic() < until:
+            return answer
+        asking = self._asking(name, ask, rest)
+        await asyncio.wait({asking}, timeout=SOON.total_seconds())
+        if asking.done():
+            return asking.result()
         until, answer = self._answers.get(name, (-inf, None))
         return answer if self.clock.monotonic() < until + LONGEST_SHARED.total_seconds() else None
 
