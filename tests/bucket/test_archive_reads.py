@@ -518,3 +518,13 @@ async def test_the_time_of_a_work_does_not_move_while_it_waits_for_the_archive()
     assert len(times) > 1
     assert len(set(times)) == 1
     await store.close()
+
+
+async def test_a_work_may_ask_for_archived_records_one_after_the_other() -> None:
+    store, _ = await opened()
+
+    async def work(tx: Tx) -> list[Task | None]:
+        return [await tx.get(Task, ended(number).id) for number in range(100)]
+
+    assert None not in await store.read(work)
+    await store.close()

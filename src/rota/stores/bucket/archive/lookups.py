@@ -93,6 +93,7 @@ class Matching:
 Lookup = RowOf | Walk | Matching
 SegmentLookup = tuple[str, Lookup]
 """A lookup in the segment with this key."""
+_DOUBLINGS = 12
 
 
 class LookupResults:
@@ -109,7 +110,8 @@ class LookupResults:
         if asked in self._known:
             return self._known[asked]
         lacking = (each for each in following if each != asked and each not in self._known)
-        raise NeedsArchive(self, [asked, *islice(lacking, 2 ** max(0, self._rounds - 1) - 1)])
+        more = 2 ** min(max(0, self._rounds - 1), _DOUBLINGS) - 1
+        raise NeedsArchive(self, [asked, *islice(lacking, more)])
 
     def add(self, answered: Iterable[tuple[SegmentLookup, Any]]) -> None:
         for (key, lookup), answer in answered:
@@ -119,7 +121,7 @@ class LookupResults:
                     self._known[key, RowOf(type(row.record), row.record.id)] = row
 
     def widen(self) -> None:
-        """After the second round each round fetches twice as many segments: 1, 1, 2, 4, …"""
+        """After the second round each round fetches twice as many segments: 1, 1, 2, 4, … up to 4,096."""
         self._rounds += 1
 
     def bind_to(self, work: Work[T]) -> Work[T]:
