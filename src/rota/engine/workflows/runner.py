@@ -33,7 +33,7 @@ from ...domain.workflow import Step, StepKind, Tried, Tries, Wait
 from ...stores.base import Store, Work
 from ...stores.threads import Threads
 from ..app import App
-from ..clock import wait_for_any
+from ..clock import sleep, wait_for_any
 from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
 from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason, over_time
 from ..guard import entering_handler, is_a, parts_of
@@ -369,7 +369,7 @@ class _Runner:
         if any(replay.asks[wait.key].step is None for wait in waits):
             await self._look(replay, waits)
             return
-        ended = await self._next(replay, waits)
+        ended = await self._next(replay, [] if self._execution.stopping else waits)
         if ended:
             for key in [key for key, each in self._flying.items() if each in ended]:
                 del self._flying[key]
@@ -379,16 +379,18 @@ class _Runner:
 
     async def _next(self, replay: Replay, waits: list[Wait]) -> list[asyncio.Task[Tried]]:
         """Steps that have ended. None, if it is time to look: at a wait, at the deadline, or because of a stop."""
-        for_others = any(wait.kind in (StepKind.RECEIVE, StepKind.CHILD) for wait in waits)
+        self._check_stopped()  # it may have come during a commit, and `_woken` forgets what came before
         while True:
             others: list[asyncio.Future[Any]] = [self._woken()]
             at_most = self._until_due(replay, waits)
-            if for_others:
+            if _are_of_others(waits):
                 rest = self._looked_at + LOOK_EVERY.total_seconds() - self._loop.time()
+                if self._hint is None:
+                    return []  # it may have come before the run went on here
                 if rest > 0:
                     at_most = rest if at_most is None else min(at_most, rest)
                 else:
-                    others.append(self._hinted())
+                    others.append(self._hint)
             limit = None if at_most is None else timedelta(seconds=at_most)
             done = await wait_for_any(*self._flying.values(), *others, at_most=limit)
             ended = [each for each in self._flying.values() if each in done]
@@ -401,10 +403,14 @@ class _Runner:
             self._waking = asyncio.ensure_future(self._execution.wake.wait())
         return self._waking
 
-    def _hinted(self) -> asyncio.Future[None]:
+    async def _listen(self) -> None:
+        """Hear of changes from now on. It comes before a look: what the look does not see is then heard."""
         if self._hint is None or self._hint.done():
             self._hint = asyncio.ensure_future(self._store.wait(None))
-        return self._hint
+            self._hint.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # the look meets it
+            await sleep(timedelta(0))  # its first step
 
     def _until_due(self, replay: Replay, waits: list[Wait]) -> float | None:
         """Seconds until the next wait ends, or the run's own time is up."""
@@ -422,6 +428,8 @@ class _Runner:
         return left is not None and left <= 0
 
     async def _look(self, replay: Replay, waits: list[Wait], *, park: bool = False) -> Waited:
+        if not park and _are_of_others(waits):
+            await self._listen()
         execution, delivered = self._execution, replay.take_delivered()
         parting = None
         if park:
@@ -523,6 +531,11 @@ def _waits(replay: Replay, flying: dict[str, Any]) -> list[Wait]:
         elif ask.step is not None and key not in flying:
             found.append(Wait(key=key, kind=ask.kind))
     return found
+
+
+def _are_of_others(waits: list[Wait]) -> bool:
+    """Whether one of them ends when someone else has done something."""
+    return any(wait.kind in (StepKind.RECEIVE, StepKind.CHILD) for wait in waits)
 
 
 def _retry_in(ask: WorkflowCall, failed: Failed, task: Task) -> timedelta | None:
