@@ -22,7 +22,7 @@ class Router(APIRouter):
     """Every route of the API is made by one of these."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(route_class=_Route, **options)
+        super().__init__(route_class=_Route, strict_content_type=False, **options)
 
 
 class _Route(APIRoute):

@@ -8,8 +8,7 @@ happened than can be told, or it is too long ago, one event says so: `resync`, r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -142,15 +141,7 @@ def broadcasts_of(api: FastAPI) -> Broadcasts:
     return broadcasts
 
 
-@asynccontextmanager
-async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await broadcasts_of(api).close()
-
-
-router = Router(prefix="/api/tenants/{tenant}", tags=["live"], lifespan=_lifespan)
+router = Router(prefix="/api/tenants/{tenant}", tags=["live"])
 
 LastId = Annotated[str | None, Header(alias="Last-Event-ID", description="Go on behind this event.")]
 Types = Annotated[
