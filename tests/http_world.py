@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import httpx
 
 import stores
 from rota import App
+from rota.surfaces.http import create_app
 from served import Served, serving
 
 _numbers = count(1)
@@ -86,6 +89,12 @@ class Shop:
 
     def close(self) -> None:
         self._stack.close()
+
+
+@cache
+def described() -> Any:
+    """The OpenAPI document, the same in every app. To make it takes as long as a hundred requests."""
+    return json.loads(json.dumps(create_app("memory:").openapi()))
 
 
 def new_tenant() -> str:

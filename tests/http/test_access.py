@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from http_world import Shop, Tenant, eventually, problem
+from http_world import Shop, Tenant, described, eventually, problem
 from rota.domain.model import Role
 from rota.surfaces.http import create_app
 from served import Served, serving
@@ -121,7 +121,7 @@ PREFIX = "/api/tenants/{tenant}/"
 
 def test_the_table_has_every_route() -> None:
     """A route without a line above has not been thought about."""
-    paths = create_app("memory:").openapi()["paths"]
+    paths = described()["paths"]
     found = {
         (method, path.removeprefix(PREFIX))
         for path, methods in paths.items()

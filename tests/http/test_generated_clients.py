@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rota.surfaces.http import create_app
+from http_world import described
 from served import serving
 from worlds import THOROUGH
 
@@ -64,4 +64,4 @@ def test_no_schema_is_a_form_that_generators_of_clients_refuse() -> None:
             return False
         return "prefixItems" in schema or schema.get("items") is False or any(map(refused, schema.values()))
 
-    assert not refused(create_app("memory:").openapi())
+    assert not refused(described())

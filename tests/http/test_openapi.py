@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from http_world import ADDRESSES, Tenant, example_app
+from http_world import ADDRESSES, Tenant, described, example_app
 from rota.surfaces.http import create_app
 from served import serving
 from worlds import THOROUGH
@@ -53,11 +51,6 @@ def test_a_live_server_answers_as_documented(store: str, phases: str, tmp_path: 
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, re.sub("(.{400}).+", r"\1 …", done.stdout[-100_000:] + done.stderr[-2_000:])
     assert "No issues found" in done.stdout or "passed" in done.stdout, done.stdout[-2_000:]
-
-
-@cache
-def described() -> Any:
-    return json.loads(json.dumps(create_app("memory:").openapi()))
 
 
 def operations(document: Any) -> Any:

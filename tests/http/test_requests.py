@@ -7,14 +7,13 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from http_world import problem
+from http_world import described, problem
 from rota import MissedRunPolicy, OverlapPolicy, Queue
 from rota.domain.errors import Corrupt, Unavailable
 from rota.engine.clock import Clock, SystemClock
@@ -287,12 +286,10 @@ async def test_sentences_about_the_state_of_things_name_fields_as_this_api_does(
 # Every route
 
 
-@cache
 def routes() -> list[tuple[str, str, Any]]:
-    """They are the same in every app; to describe them takes as long as a hundred requests."""
     return [
         (method.upper(), path, operation)
-        for path, methods in create_app("memory:").openapi()["paths"].items()
+        for path, methods in described()["paths"].items()
         for method, operation in methods.items()
     ]
 

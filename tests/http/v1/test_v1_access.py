@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from http_world import problem
+from http_world import described, problem
 from rota.domain.model import Role
 from rota.surfaces.http.v1 import schemas as schemas
 from served import Served
@@ -112,19 +112,18 @@ def test_an_operator_disables_and_does_not_reschedule(fresh: Served) -> None:
     assert (record.created_by, record.updated_by) == ("key:tests", "key:operator")
 
 
-def described(api: Api) -> dict[tuple[str, str], Any]:
-    paths = api.http.get("/openapi.json").json()["paths"]
+def operations() -> dict[tuple[str, str], Any]:
     prefix = "/api/v1/"
     return {
         (method, path.removeprefix(prefix)): operation
-        for path, methods in paths.items()
+        for path, methods in described()["paths"].items()
         if path.startswith(prefix)
         for method, operation in methods.items()
     }
 
 
-def test_every_route_is_described(still: Api) -> None:
-    found = described(still)
+def test_every_route_is_described() -> None:
+    found = operations()
     assert found.keys() == NEEDED.keys()
     for (method, path), operation in found.items():
         assert operation["summary"], path
@@ -149,23 +148,21 @@ EXAMPLES: list[tuple[type[schemas.SnakeBody], Any]] = [
 
 
 @pytest.mark.parametrize(("model", "example"), EXAMPLES, ids=lambda each: getattr(each, "__name__", ""))
-def test_examples_of_bodies_are_good_and_shown(
-    still: Api, model: type[schemas.SnakeBody], example: Any
-) -> None:
+def test_examples_of_bodies_are_good_and_shown(model: type[schemas.SnakeBody], example: Any) -> None:
     model.model_validate(example)
-    shown = still.http.get("/openapi.json").json()["components"]["schemas"][model.__name__]
+    shown = described()["components"]["schemas"][model.__name__]
     assert example in shown["examples"]
     assert not [name for name in shown["properties"] if name != name.lower()], "snake_case is documented"
 
 
-def test_no_two_shapes_share_a_name(still: Api) -> None:
+def test_no_two_shapes_share_a_name() -> None:
     """FastAPI would then show where they are written."""
-    shapes = still.http.get("/openapi.json").json()["components"]["schemas"]
+    shapes = described()["components"]["schemas"]
     assert not [name for name in shapes if "__" in name]
 
 
 def test_examples_of_schedules_work(still: Api) -> None:
-    operation = described(still)["post", "tasks/{id}/$schedule"]
+    operation = operations()["post", "tasks/{id}/$schedule"]
     examples = operation["requestBody"]["content"]["application/json"]["examples"]
     task = still.task()
     for example in examples.values():
