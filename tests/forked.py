@@ -163,7 +163,7 @@ def copy(listening: int) -> Callable[[], object]:
             return lambda: None
         order = json.loads(body)
         if "serve" in order["arguments"] or order["env"].get("ROTA_HTTP") == "yes":
-            importlib.import_module("rota.surfaces.http.api")
+            _prepare_to_serve()
         gc.freeze()
         if os.fork() == 0:
             orders.close()
@@ -173,6 +173,14 @@ def copy(listening: int) -> Callable[[], object]:
             os.close(file)
         while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
             pass
+
+
+def _prepare_to_serve() -> None:
+    """All that a server imports, and the templates of its pages: half a second of the processor for each copy."""
+    for name in ("rota.surfaces.http.api", "rota.engine.observe.metrics", "uvloop", "uvicorn.lifespan.on"):
+        importlib.import_module(name)
+    _import("rota.surfaces.http.server")
+    importlib.import_module("rota.surfaces.dashboard").prepare()
 
 
 def _wait_for_a_copy(*files: int) -> None:
