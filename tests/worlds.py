@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -54,6 +55,13 @@ if THOROUGH:
 
 on_any_store = pytest.mark.parametrize("world", STORES if THOROUGH else ["memory"], indirect=True)
 """Of a scenario in which the store plays no part: one store with `make test`, every one with `make test-all`."""
+
+
+def two_stores(scenario: str) -> list[str]:
+    """Of a scenario that names no stores: memory and one that its name chooses with `make test`, so that others are
+    played on the rest; every one with `make test-all`. What stores differ in is the conformance suite's business."""
+    first, *others = STORES
+    return [first, *others] if THOROUGH else [first, others[crc32(scenario.encode()) % len(others)]]
 
 
 def seeds(*, few: int, every: int) -> range:

@@ -1,4 +1,5 @@
-"""Each scenario is played on every store: `def test_x(world): world(scenario)`, or an `async def` with a `w`."""
+"""Each scenario is played on two stores, in `make test-all` on every one: `def test_x(world): world(scenario)`, or an
+`async def` with a `w`."""
 
 from __future__ import annotations
 
@@ -10,14 +11,20 @@ from typing import Any
 
 import pytest
 
-from worlds import EVERY_STORE, START, STORES, Scenario, play, seldom_looks
+from worlds import EVERY_STORE, START, Scenario, play, seldom_looks, two_stores
 
 __all__ = ["seldom_looks"]
 
 Play = Callable[..., None]
 
 
-@pytest.fixture(params=STORES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    named = any("world" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "world" in metafunc.fixturenames and not named:
+        metafunc.parametrize("world", two_stores(metafunc.definition.nodeid), indirect=True)
+
+
+@pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     def run(scenario: Scenario, start: datetime = START) -> None:
         play(scenario, EVERY_STORE[request.param], tmp_path, start)
