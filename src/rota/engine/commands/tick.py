@@ -188,8 +188,10 @@ class _Firing:
         )
         related.put(tx, cancelled)
         tick = Tick(runs=[], tasks=[], schedules=[], stopped=[], at=tx.now, is_more_due=is_more_due)
+        put = _put_starts(tx, [each for rows in starts for each in rows], related)
         for before, decision, rows, fill in zip(self.due, decisions, starts, filled, strict=False):
-            self._put(tx, before, decision, rows, fill, had.get(before.id, set()), related, tick)
+            stored = [put[row.id] for row, _ in rows]
+            self._put(tx, before, decision, stored, fill, had.get(before.id, set()), related, tick)
         again = {each.run_id for each in cancelled}  # these rows are written already
         ended = [row for row in causes.values() if row.id not in again]
         for row in after.with_effects(ended, [row for row in tick.runs if row.id not in known]):
@@ -247,16 +249,17 @@ class _Firing:
         related: Ending,
         tick: Tick,
     ) -> None:
-        """`had` are the times that have their rows already: they were buffered, or a clock went back."""
+        """`starts` are as they are stored. `had` are the times that have their rows already: they were buffered, or a
+        clock went back."""
         found = decision.schedule
         last_task = found.last_task_id
         uncounted = 0
         for row, started in starts:
-            tick.runs.append(tx.put(row))
+            tick.runs.append(row)
             if started is None:
                 uncounted += 1  # it did not run, so it uses up none of its max_runs
             else:
-                tick.tasks.append(tx.put(related.admitted(started)))
+                tick.tasks.append(started)
                 last_task = started.id
         caused = _caused(decision, before).schedule
         for fire in decision.buffers:
@@ -283,6 +286,19 @@ class _Firing:
             tick.stopped.append(moved)
             detail = moved.completed_reason or moved.pause_note or ""
             audit(tx, str(moved.status), SCHEDULER, None, moved, detail)
+
+
+def _put_starts(
+    tx: Tx, starts: Sequence[tuple[Run, Task | None]], related: Ending
+) -> dict[str, tuple[Run, Task | None]]:
+    """Write runs and the tasks that they start: as they are stored, by the id of the run. They are written in the order
+    in which tasks of the same moment are claimed, so that what is claimed together lies together. (On SQLite a claim
+    writes 4.5 instead of 8.4 kB for a task.)"""
+    in_order = sorted(starts, key=lambda each: "" if each[1] is None else each[1].id)
+    return {
+        row.id: (tx.put(row), None if started is None else tx.put(related.admitted(started)))
+        for row, started in in_order
+    }
 
 
 class _TasksLeft:
