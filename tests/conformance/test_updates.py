@@ -16,8 +16,8 @@ from rota.domain.errors import Conflict
 from rota.domain.model import Change, ChangeType, Failure, LogLine, RetryPolicy, Task, TaskStatus
 from rota.domain.task import Completed, Defaults, Update
 from rota.stores.base import Store, Tx, Work
-from rota.stores.queries import ReadyTasks
-from stores import START, get, put
+from rota.stores.queries import EndedTasks, LostLeases, PastExpiry, ReadyTasks, ReturnedTasks
+from stores import START, find, get, put
 
 LATER = START + timedelta(seconds=5)
 DEFAULTS = {
@@ -95,6 +95,19 @@ async def test_an_update_leaves_out_what_is_to_be_left_out(store: Store) -> None
     assert [each.id for each in await store.transact(claim(9, kinds=kinds, without=("a", "c")))] == ["b", "d"]
     assert await store.transact(claim(9, kinds=("nothing",))) == []
     assert [each.id for each in await store.transact(claim(9, kinds=kinds))] == ["a", "c"]
+
+
+async def test_an_update_is_seen_by_every_query(store: Store) -> None:
+    """Also by those of columns that are made of what the update changes."""
+    await put(store, task("a", updated_at=START + timedelta(seconds=1), expires_at=LATER + timedelta(days=1)))
+    [claimed] = await store.transact(claim(1))
+    ahead = LATER + timedelta(days=9)
+    again, next_to_expire = ReturnedTasks(tenant=claimed.tenant, since=START), PastExpiry(at=ahead)
+    assert await find(store, again) == await find(store, next_to_expire) == []
+    assert await find(store, LostLeases(at=ahead)) == [claimed]
+    [done] = await store.transact(complete(claimed))
+    assert await find(store, LostLeases(at=ahead)) == []
+    assert await find(store, EndedTasks(tenant=claimed.tenant, since=START)) == [done]
 
 
 @pytest.mark.parametrize(

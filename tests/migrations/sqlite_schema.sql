@@ -283,7 +283,7 @@ CREATE INDEX task_pending on task (queue, kind, priority desc, available_at, id,
 CREATE INDEX task_returned on task (tenant, returned_at, id) where returned_at is not null;
 
 CREATE INDEX task_unusual on task (tenant, status, created_at, id)
-  where status in ('failed', 'cancelled', 'expired', 'archived');
+  where status not in ('pending', 'running') and status <> 'completed';
 
 CREATE INDEX task_workflow on task (tenant, created_at, id) where is_workflow = 1;
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from rota.stores.sql_files import migrations
+from rota.stores.sqlite.file import SqliteFile
 from rota.stores.sqlite.queries import COUNT, FIND, SEEK, tally_statement
 from rota.stores.sqlite.tx import STATEMENTS
 
@@ -108,3 +112,18 @@ def test_records_are_written_and_read_by_their_id(db: apsw.Connection, statement
         steps = plan(db, getattr(statements, name))
         assert any("(id=?)" in step for step in steps), (name, steps)
         assert not [step for step in steps if re.match(r"SCAN (?!json_each)", step)], (name, steps)
+
+
+@pytest.mark.parametrize("statements", STATEMENTS.values(), ids=lambda each: each.table.name)
+def test_writes_make_no_table_of_their_own(db: apsw.Connection, statements: Any) -> None:
+    """As SQLite does for `status in (…)` with three values or more in the condition of an index: for every row."""
+    for statement in (statements.insert, statements.replace, statements.delete):
+        values = (None,) * max(int(number) for number in re.findall(r"\?(\d+)", statement))
+        steps = [row[1] for row in db.execute(f"explain {statement}", values)]
+        assert "OpenEphemeral" not in steps
+
+
+def test_statements_are_not_planned_anew_for_other_values(tmp_path: Path) -> None:
+    db = SqliteFile(tmp_path / "rota.db", timedelta(seconds=1)).connect("pragma user_version")
+    assert db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1)
+    db.close()

@@ -381,11 +381,11 @@ class BufferedTx(ABC):
         self._writable = writable
 
     async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
-        """One by one. A store with statements of its own does better."""
+        """Found, then changed. A store with statements of its own does better."""
         found = await self.find(query, limit, lock=True)
         if any(task.asks_at is not None and task.asks_at <= query.at for task in found):
             return None
-        return [self.put(update.applied_to(task)) for task in found]
+        return self.put_updated(found, update)
 
     @abstractmethod
     async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
@@ -424,12 +424,10 @@ class BufferedTx(ABC):
 
     def _gather(self, into: dict[type[Record], dict[str, Record]], record: Record, stored: Record) -> None:
         self.writing()
-        of_type = type(record)
-        if record.id in self.puts.get(of_type, ()) or record.id in self.deletes.get(of_type, ()):
-            raise AssertionError(
-                f"a work writes a record once: {of_type.__name__} {record.id} was written before"
-            )
-        into.setdefault(of_type, {})[record.id] = stored
+        of_type, id = type(record), record.id
+        if id in self.puts.get(of_type, ()) or id in self.deletes.get(of_type, ()):
+            raise AssertionError(f"a work writes a record once: {of_type.__name__} {id} was written before")
+        into.setdefault(of_type, {})[id] = stored
         self.written.add(of_type if _is_awaited(stored) else Record)
 
 

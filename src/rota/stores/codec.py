@@ -93,9 +93,11 @@ class Column(NamedTuple):
     made_of: tuple[str, ...] = ()
 
 
-def _column(name: str, *, attribute: str = "", fixed: bool = False, time: bool = False) -> Column:
+def _column(
+    name: str, *, attribute: str = "", fixed: bool = False, time: bool = False, made_of: tuple[str, ...] = ()
+) -> Column:
     attribute = attribute or name
-    return Column(name, attrgetter(attribute), time, fixed, attribute, (attribute,))
+    return Column(name, attrgetter(attribute), time, fixed, attribute, made_of or (attribute,))
 
 
 def _columns(names: str) -> tuple[Column, ...]:
@@ -126,19 +128,21 @@ class Table(Generic[R]):
         assert all(column.made_of for column in self.columns), "else its changes would not be seen"
         self._changing = [column for column in self.columns if not column.is_fixed]
         self._facts = sorted({name for column in self._changing for name in column.made_of})
+        self._facts_of = attrgetter(*self._facts, "id")
         self._made_of: dict[frozenset[str], tuple[Column, ...]] = {}
 
     def changed(self, record: R, was: R) -> tuple[Column, ...]:
-        """The columns that differ. What is the same object need not be compared, and most of a changed record is."""
-        names = frozenset(
-            name
-            for name in self._facts
-            if (new := getattr(record, name)) is not (old := getattr(was, name)) and new != old
-        )
-        found = self._made_of.get(names)
+        """The columns that may differ. What is the same object need not be compared, and most of a changed record
+        is."""
+        facts = zip(self._facts, self._facts_of(record), self._facts_of(was), strict=False)
+        return self.made_of(frozenset([name for name, new, old in facts if new is not old and new != old]))
+
+    def made_of(self, fields: frozenset[str]) -> tuple[Column, ...]:
+        """The columns that may differ if these fields do."""
+        found = self._made_of.get(fields)
         if found is None:
-            found = tuple(column for column in self._changing if not names.isdisjoint(column.made_of))
-            self._made_of[names] = found
+            found = tuple(column for column in self._changing if not fields.isdisjoint(column.made_of))
+            self._made_of[fields] = found
         return found
 
     def encode(self, record: R) -> bytes:
@@ -199,9 +203,11 @@ def template_id(schedule: Schedule) -> str | None:
 
 _TASK = (
     *_columns("tenant! created_at!@ schedule_id! is_workflow! kind queue priority status"),
-    _column("available_at", attribute="ready_at", time=True),
-    *_columns("expires_at@ lease_expires_at@ worker_id cancel_requested completed_at@ returned_at@"),
-    *_columns("line lined_at@"),
+    _column("available_at", attribute="ready_at", time=True, made_of=("available_at", "line")),
+    *_columns("expires_at@ lease_expires_at@ worker_id cancel_requested completed_at@"),
+    _column("returned_at", time=True, made_of=("status", "updated_at", "created_at", "waits_for")),
+    _column("line"),
+    _column("lined_at", time=True, made_of=("available_at", "line")),
 )
 _SCHEDULE = (
     *_columns(

@@ -33,13 +33,6 @@ where schedule_id is not null and schedule_id = :schedule_id::text
   and tenant = :tenant::text and {task_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
--- name: task_list_unusual
-select {what} from task indexed by task_unusual
-where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = :status::text
-  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
-  and {task_filter}
-order by created_at desc, id desc limit :limit::bigint {lock}
-
 -- ## Schedules
 
 -- name: due_schedules

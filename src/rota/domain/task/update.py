@@ -33,6 +33,11 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     by_id: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     actor: str | None = None
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """Those that may differ after it, the history aside."""
+        return frozenset((*self.set, *self.add, *self.fill, *self.by_id))
+
     def applied_to(self, task: Task) -> Task:
         """The task after the change: what every store must make of it."""
         return self.applied_to_all([task])[0]

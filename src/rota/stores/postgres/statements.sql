@@ -405,6 +405,13 @@ select {what} from (
 ) as task
 order by created_at desc, id desc limit :limit::bigint
 
+-- name: task_list_unusual
+select {what} from {schema}.task
+where status in ('failed', 'cancelled', 'expired', 'archived') and tenant = :tenant::text and status = :status::text
+  and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)
+  and {task_filter}
+order by created_at desc, id desc limit :limit::bigint {lock}
+
 -- name: task_list_workflow
 select {what} from {schema}.task
 where is_workflow and tenant = :tenant::text and created_at >= :since::timestamptz and (created_at, id) < (:after_at::timestamptz, :after_id::text)

@@ -67,6 +67,7 @@ class SqliteFile:
             raise Unavailable(problem, is_final=True)
         self._create()
         db = apsw.Connection(str(self.path), statementcachesize=200)
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else statements are planned anew for other values
         try:
             db.execute(settings).fetchall()
         except BaseException:

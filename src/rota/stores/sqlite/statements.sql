@@ -10,7 +10,7 @@
 pragma journal_mode = wal;
 pragma synchronous = {synchronous};
 pragma temp_store = memory;
-pragma cache_size = -65536;
+pragma cache_size = -16384;
 pragma wal_autocheckpoint = 4000;
 pragma journal_size_limit = 67108864;
 
@@ -183,6 +183,13 @@ order by created_at, id limit :limit
 -- name: task_list
 select {what} from task indexed by task_created
 where tenant = :tenant and created_at >= :since and (created_at, id) < (:after_at, :after_id)
+  and {task_filter}
+order by created_at desc, id desc limit :limit
+
+-- name: task_list_unusual
+select {what} from task indexed by task_unusual
+where status not in ('pending', 'running') and status <> 'completed' and tenant = :tenant and status = :status
+  and created_at >= :since and (created_at, id) < (:after_at, :after_id)
   and {task_filter}
 order by created_at desc, id desc limit :limit
 

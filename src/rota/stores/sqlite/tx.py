@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from ...domain.errors import Conflict
-from ...domain.model import Record, Schedule, Template
+from ...domain.model import Record, Schedule, Task, Template
 from ..base import BufferedTx
 from ..codec import TABLES, Column, Table, getter, micros, readable
 from ..queries import RECORD_OF, Query
@@ -97,9 +97,10 @@ class _Statements:
 
     def replacement(self, record: Record, was: Record | None) -> _Replacement:
         """For a record that was so before; None: that is not known."""
-        if was is None:
-            return self._whole
-        changed = self.table.changed(record, was)
+        return self._whole if was is None else self.replacement_of(self.table.changed(record, was))
+
+    def replacement_of(self, changed: tuple[Column, ...]) -> _Replacement:
+        """For records of which these columns differ."""
         found = self._parts.get(changed)
         if found is None:
             names = {column.name for column in changed}
@@ -190,15 +191,27 @@ def _writes(tx: SqliteTx) -> Iterable[tuple[str, list[Row]]]:
         if of_type is Schedule:
             old.sort(key=_lives)
         was = tx.replaced.get(of_type, {})
+        updated = _updated(tx) if of_type is Task else {}
         replacements: dict[str, list[Row]] = {}
         for record in old:
-            replacement = statements.replacement(record, was.get(record.id))
+            replacement = updated.get(record.id) or statements.replacement(record, was.get(record.id))
             replacements.setdefault(replacement.statement, []).append(replacement.row(record))
         yield from sorted(replacements.items(), key=lambda each: each[0] != statements.replace)
         if len(old) < len(records):
             new = [statements.row(record) for record in records.values() if record.version == 1]
             inserts.append((statements.insert, new))
     yield from inserts
+
+
+def _updated(tx: SqliteTx) -> dict[str, _Replacement]:
+    """How tasks are replaced that an update has changed, by id: the columns that differ are known."""
+    statements = STATEMENTS[Task]
+    return {
+        task.id: replacement
+        for update, tasks in tx.updates
+        for replacement in [statements.replacement_of(statements.table.made_of(update.fields))]
+        for task in tasks
+    }
 
 
 def _write(db: apsw.Connection, writes: list[tuple[str, list[Row]]]) -> None:
