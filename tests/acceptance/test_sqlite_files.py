@@ -171,6 +171,31 @@ async def test_it_is_durable_by_default(store: SqliteStore) -> None:
         assert await store.opened.writer.run(ask) == value
 
 
+async def test_what_an_edit_does_not_change_is_not_written(store: SqliteStore) -> None:
+    """In a savepoint, or where it counts for a trigger, each of thousands of edits would cost as much as all before."""
+    queue = rota.Queue(store)
+    await queue.apply(_declared("0 9 * * *"))
+    statements: list[str] = []
+
+    def heard(cursor: object, sql: str, values: object) -> bool:
+        statements.append(sql)
+        return True
+
+    def listen(db: apsw.Connection) -> None:
+        db.set_exec_trace(heard)
+
+    await store.opened.writer.run(listen)
+    await queue.apply(_declared("0 10 * * *"))
+    assert not any("savepoint" in each for each in statements)
+    updates = [each for each in statements if each.startswith("update schedule")]
+    assert len(updates) == 3
+    assert not any(f"{column} = " in each for each in updates for column in ("key", "status", "deleted_at"))
+
+
+def _declared(cron: str) -> dict[str, Any]:
+    return {"schedules": {f"s{number}": {"task_type": "report", "cron": cron} for number in range(3)}}
+
+
 async def test_readers_do_not_wait_for_a_writer(store: SqliteStore, other: apsw.Connection) -> None:
     await put(store, task("a"))
     other.execute("begin immediate")

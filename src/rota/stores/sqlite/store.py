@@ -1,6 +1,6 @@
 """The SQLite store: a file in WAL mode, durable by default, shared by any number of processes.
 
-Works run in one writer thread, in groups: `begin immediate`, each work in its savepoint, one commit and one
+Works run in one writer thread, in groups: `begin immediate`, each of several in its savepoint, one commit and one
 fsync for all of them; while one group commits the next one gathers. A work that fails takes back only its
 own writes. If a group as a whole fails (the disk is full, …) it is rolled back and its works are run again
 one by one, so that only those that cannot be done fail. Reads have a connection and a thread of their own,
@@ -74,10 +74,11 @@ def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[A
 
 def _run(db: apsw.Connection, clock: Clock, jobs: list[Job[Any]]) -> None:
     """Run all works. An error of SQLite ends the group, any other only the work that raised it."""
+    write = partial(flush, db, alone=len(jobs) == 1)
     for job in jobs:
         job.error = None
         try:
-            job.value, tx = run_work(job.work, lambda: SqliteTx(db, clock.now()), partial(flush, db))
+            job.value, tx = run_work(job.work, lambda: SqliteTx(db, clock.now()), write)
             job.written = tx.written
         except apsw.Error:
             raise
