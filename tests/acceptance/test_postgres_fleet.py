@@ -24,10 +24,11 @@ from postgres_server import Server, new_database
 from records import event, schedule, task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Schedule, Task, TaskStatus
+from rota.domain.task import Defaults
 from rota.engine.clock import SystemClock
-from rota.engine.commands import check_fleet, look_for_alarms
+from rota.engine.commands import Claim, check_fleet, claim_tasks, look_for_alarms
 from rota.engine.roles.leases import LEASE
-from rota.stores.base import RecordTypes, Tx
+from rota.stores.base import PendingTask, RecordTypes, Tx
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import DueSchedules, LostLeases, PastExpiry, ReadyTasks
@@ -333,6 +334,52 @@ async def test_a_commit_elsewhere_ends_only_waits_for_what_it_writes(url: str) -
             assert not waiting.done()
         await put(elsewhere, schedule("s"))
         await asyncio.wait_for(waiting, PATIENCE)
+
+
+async def test_workers_elsewhere_are_told_of_tasks_that_are_still_pending(url: str) -> None:
+    """A worker on limited tasks lets in the next with its results, and claims them in the same commit: the others would
+    look for nothing after each of its commits. The end of a task is nothing to them either."""
+    async with opened(url + RARELY) as here, opened(url) as elsewhere:
+        ended, line = await put(elsewhere, task("ended"), task("line"))
+        worker = await listening(here, {PendingTask})
+
+        async def ends_one_and_lets_in_the_next(tx: Tx) -> None:
+            tx.put(replace(ended, status=TaskStatus.COMPLETED))
+            tx.put(replace(line, priority=200))
+
+        async def claims_it(tx: Tx) -> None:
+            [found] = await tx.find(ReadyTasks(at=line.available_at), 1, lock=True)
+            tx.put(replace(found, status=TaskStatus.RUNNING))
+
+        anything = asyncio.create_task(here.wait(None, of={Task}))
+        await asyncio.sleep(0)
+        await asyncio.gather(elsewhere.transact(ends_one_and_lets_in_the_next), elsewhere.transact(claims_it))
+        await asyncio.wait_for(anything, PATIENCE)
+        await asyncio.sleep(0)
+        assert not worker.done()
+        await put(elsewhere, task("new"))
+        await asyncio.wait_for(worker, PATIENCE)
+
+
+async def test_workers_elsewhere_are_not_told_of_what_one_update_claims(url: str) -> None:
+    async with opened(url + RARELY) as here, opened(url) as elsewhere:
+        worker = await listening(here, {PendingTask})
+        claim = Claim(
+            worker_id="w", lease_id="l", lease=timedelta(minutes=1), limit=1, kinds={"report": Defaults()}
+        )
+
+        async def submits(tx: Tx) -> None:
+            tx.put(task("new"))
+
+        anything = asyncio.create_task(here.wait(None, of={Task}))
+        await asyncio.sleep(0)
+        _, claimed = await asyncio.gather(elsewhere.transact(submits), elsewhere.transact(claim_tasks(claim)))
+        assert [each.id for each in claimed.tasks] == ["new"]
+        await asyncio.wait_for(anything, PATIENCE)
+        await asyncio.sleep(0)
+        assert not worker.done()
+        await put(elsewhere, task("another"), task("third"))
+        await asyncio.wait_for(worker, PATIENCE)
 
 
 @pytest.mark.parametrize("payload", ["", "of-an-older-version", "of-a-newer-one task cartoon"])

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from records import schedule, task
 from rota.domain.model import Schedule, Task, TaskStatus, Tenant
-from rota.stores.base import Store
+from rota.stores.base import PendingTask, Store
 from stores import put
 
 SOON = timedelta(milliseconds=40)
@@ -87,3 +87,12 @@ async def test_a_claim_ends_a_wait_for_anything_and_a_cancel_one_for_tasks(store
     await anything
     await put(store, replace(running, cancel_requested=True))
     await tasks
+
+
+async def test_what_a_worker_waits_for(store: Store) -> None:
+    [pending] = await put(store, task())
+    for changed in ({"priority": 7}, {"status": TaskStatus.RUNNING, "cancel_requested": True}):
+        waiting = asyncio.create_task(store.wait(None, of={PendingTask}))
+        await asyncio.sleep(0)
+        [pending] = await put(store, replace(pending, **changed))
+        await waiting

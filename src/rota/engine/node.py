@@ -17,10 +17,11 @@ from typing import Any, TypedDict, Unpack, cast
 from .. import __version__
 from ..domain.checks import check_duration, check_number, check_queue
 from ..domain.errors import Invalid, Unavailable
-from ..domain.model import NodeState, PausedQueue, Schedule, Task, Tenant
+from ..domain.model import NodeState, PausedQueue, Schedule, Tenant
 from ..domain.options import Duration
 from ..domain.runtimes import check_url
 from ..domain.tenants import EVERY_TENANT
+from ..stores.base import PendingTask
 from .app import HOOKS, App, Hook
 from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
@@ -448,7 +449,7 @@ class Worker(Node):
 
     def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         yield from super()._roles()
-        hints = HintsOf(self.queue.store, Task, PausedQueue, Tenant)
+        hints = HintsOf(self.queue.store, PendingTask, PausedQueue, Tenant)
         yield "worker", self.tasks, hints, self.tasks.wake
 
     def _described(self) -> NodeState:

@@ -40,7 +40,8 @@ run of the work began. If the run had to wait for what it reads, `tx.now` is the
 hint. It may return early for no reason, and it may see a change of another process late, by at most the store's poll
 interval. A caller that looks first and waits then misses a change in between, so it starts to wait, then looks. With
 `of`, a caller says which types of records it waits for: a store that knows that a commit wrote none of them lets it
-wait on. Tasks that run and are not to be cancelled do not count: nobody waits for a claim or a renewed lease.
+wait on. Tasks that run and are not to be cancelled do not count: nobody waits for a claim or a renewed lease. Workers
+wait for `PendingTask`: the end of a task is nothing to them.
 
 **Queries.** `tx.find` takes a query type of `queries.py`: each names its filter and its order. Every order ends with
 `id`, so that all stores give the same answer. With `lock`, the rows found are locked until the commit, and rows that
@@ -85,11 +86,13 @@ __all__ = [
     "Clock",
     "CommitOptions",
     "Contents",
+    "PendingTask",
     "Proof",
     "Store",
     "StoreOfParts",
     "Tx",
     "Work",
+    "awaited_as",
     "no_content",
     "no_store",
 ]
@@ -100,6 +103,11 @@ T = TypeVar("T")
 RecordTypes = AbstractSet[type[Record]]
 
 RECORD_TYPES = tuple(TABLES)
+
+
+class PendingTask(Record, frozen=True, kw_only=True):
+    """Stands in `of` for those tasks that a worker has something to do for: they are pending, or run and are to be
+    cancelled. No record has this type."""
 
 
 class Clock(Protocol):
@@ -428,9 +436,19 @@ class BufferedTx(ABC):
         if id in self.puts.get(of_type, ()) or id in self.deletes.get(of_type, ()):
             raise AssertionError(f"a work writes a record once: {of_type.__name__} {id} was written before")
         into.setdefault(of_type, {})[id] = stored
-        self.written.add(of_type if _is_awaited(stored) else Record)
+        if isinstance(stored, Task):
+            self.written |= awaited_as(stored)
+        else:
+            self.written.add(of_type)
 
 
-def _is_awaited(record: Record) -> bool:
-    """Whether anyone who waits for records of its type may wait for this one. Nobody waits for a claim or a lease."""
-    return not isinstance(record, Task) or record.status is not TaskStatus.RUNNING or record.cancel_requested
+_CLAIMED: RecordTypes = frozenset({Record})
+_PENDING: RecordTypes = frozenset({Task, PendingTask})
+_ENDED: RecordTypes = frozenset({Task})
+
+
+def awaited_as(task: Task) -> RecordTypes:
+    """What those wait for who wait for this task, as it is now. Nobody waits for a claim or a lease."""
+    if task.status is TaskStatus.RUNNING and not task.cancel_requested:
+        return _CLAIMED
+    return _PENDING if task.is_live else _ENDED

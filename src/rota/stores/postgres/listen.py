@@ -23,7 +23,7 @@ import asyncpg
 
 from ...domain.errors import StoreError
 from ...domain.model import Record
-from ..base import RecordTypes
+from ..base import PendingTask, RecordTypes
 from ..codec import TABLES
 from .address import Address
 from .errors import FAILURES
@@ -31,7 +31,9 @@ from .queries import Statements
 
 __all__ = ["ChangeListener", "notice"]
 
-_TYPES: dict[str, type[Record]] = {table.name: of_type for of_type, table in TABLES.items()}
+_NAMES: dict[type[Record], str] = {of_type: table.name for of_type, table in TABLES.items()}
+_NAMES[PendingTask] = "pending"
+_TYPES = {name: of_type for of_type, name in _NAMES.items()}
 _SHORTEST, _LONGEST = 0.1, 15.0  # seconds until it is opened anew
 
 
@@ -139,7 +141,7 @@ class ChangeListener:
 
 def notice(sender: str, of: RecordTypes) -> str:
     """What others are told of a commit: who made it, and the types of the records that it wrote."""
-    return " ".join((sender, *sorted(TABLES[each].name for each in of)))
+    return " ".join((sender, *sorted(_NAMES[each] for each in of)))
 
 
 def _read(notice: str) -> tuple[str, RecordTypes | None]:

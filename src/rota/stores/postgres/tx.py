@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task
 from ...domain.task import Update
-from ..base import BufferedTx, RecordTypes
+from ..base import BufferedTx, PendingTask, RecordTypes, awaited_as
 from ..codec import TABLES, read_each, readable
 from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
 from ..sql_parameters import MANY_PENDING
@@ -45,6 +45,7 @@ class PendingWrites:
         self._updates: Updates = []
         self._deletes: Records = {}
         self._told: set[type[Record]] = set()
+        self._pending: set[str] = set()
         self.open_schedules: dict[str, int] = {}
         """How many the database has, by tenant, while nobody else may add one."""
 
@@ -95,7 +96,20 @@ class PendingWrites:
                 for id in records:
                     self._read.pop((of_type, id), None)
                     self._locked.pop((of_type, id), None)
-        self._told |= tx.written - _OF_NO_CONCERN
+        self._told |= tx.written - _OF_NO_CONCERN - {PendingTask}
+        if PendingTask in tx.written or self._pending:
+            self._note_pending(cast("Iterable[Task]", tx.puts.get(Task, {}).values()))
+
+    def _note_pending(self, tasks: Iterable[Task]) -> None:
+        """Other workers are told of tasks that are pending when all works are done. Those that a worker has let in by
+        its results, and claimed along, are not: else every commit of one worker on limited tasks would wake the others
+        for nothing: three took 1.4 to 2 times as long as one, and take 1.1 to 1.3 times as long."""
+        for task in tasks:
+            (self._pending.add if PendingTask in awaited_as(task) else self._pending.discard)(task.id)
+
+    def claimed(self, tasks: Iterable[Task]) -> None:
+        """These were claimed by a statement of its own."""
+        self._pending.difference_update(task.id for task in tasks)
 
     def _merge_gates(self, tx: BufferedTx) -> None:
         """A gate that several works of the group change is written once, as one change: nobody is told its version."""
@@ -126,6 +140,8 @@ class PendingWrites:
         """Send all writes; with `commit`, end the transaction with them."""
         writes = Writes(self._deletes, self._puts, self._replaced, self._updates)
         told, self._told = self._told, set()
+        if commit and self._pending:
+            told.add(PendingTask)
         self._puts, self._deletes, self._replaced, self._updates = {}, {}, {}, []
         self.open_schedules.clear()
         await self._transaction.write(writes, commit=commit, told=told)
@@ -251,6 +267,7 @@ class PostgresTx(BufferedTx):
                 self.written.add(Record)
             read = read_each(found, partial(read_tasks, known=known_after(update)), self.unreadable)
             changed += read
+            self._pending_writes.claimed(read)
             if len(changed) >= limit or (rows[0][0] < asked and len(read) == len(found)):
                 return changed
             asked *= 2  # others hold some of the best, or some cannot be read: look behind those
