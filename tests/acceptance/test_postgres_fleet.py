@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -21,14 +22,14 @@ import pgbouncer
 import rota
 from pooler import Pooler
 from postgres_server import Server, new_database
-from records import event, schedule, task
+from records import event, gate, schedule, task
 from rota.domain.errors import Invalid, Unavailable
-from rota.domain.model import Schedule, Task, TaskStatus
+from rota.domain.model import Gate, Schedule, Task, TaskStatus
 from rota.domain.task import Defaults
 from rota.engine.clock import SystemClock
 from rota.engine.commands import Claim, check_fleet, claim_tasks, look_for_alarms
 from rota.engine.roles.leases import LEASE
-from rota.stores.base import PendingTask, RecordTypes, Tx
+from rota.stores.base import PendingTask, RecordTypes, Tx, Work
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import DueSchedules, LostLeases, PastExpiry, ReadyTasks
@@ -291,6 +292,34 @@ async def _agree(ahead: rota.Queue, behind: rota.Queue, time: ServerTime) -> Non
         seen += [ended.created_at, ended.completed_at]
     assert done == [now.id]
     assert ended.created_at <= ended.completed_at
+
+
+async def test_groups_that_lock_the_same_records_crosswise_do_not_wait_for_each_other(url: str) -> None:
+    """Works come in any order, so one group has a lock that the other wants, and the other way round."""
+    async with opened(url) as one, opened(url) as other:
+        await put(one, gate("a"), gate("b"))
+        both_have_one = asyncio.Barrier(2)
+        runs: Counter[str] = Counter()
+
+        def locking(name: str, *, first: bool) -> Work[None]:
+            async def work(tx: Tx) -> None:
+                runs[f"{name} {'first' if first else 'second'}"] += 1
+                found = await tx.get_many(Gate, [name], lock=True)
+                if first:
+                    await both_have_one.wait()
+                tx.put(replace(found[name], inside=found[name].inside + 1))
+
+            return work
+
+        works = [
+            (store, locking(name, first=first))
+            for store, names in ((one, "ab"), (other, "ba"))
+            for name, first in zip(names, (True, False), strict=True)
+        ]
+        await asyncio.wait_for(asyncio.gather(*(store.transact(work) for store, work in works)), PATIENCE)
+        inside = [found.inside for id in "ab" if (found := await get(one, Gate, id)) is not None]
+        assert inside == [2, 2]
+        assert runs["a first"] == runs["b first"] == 1, "no group was given up"
 
 
 # Notifications

@@ -4,6 +4,9 @@ Works of a group run one after the other. Each sees the writes of those before i
 alone. If the group as a whole fails (a conflict, …), its works are run again one by one, each up to ATTEMPTS times. So
 only works that cannot be done by themselves fail, and each is answered as soon as it is done.
 
+All transactions wait for locks in one order. A work that would wait in another one, behind other works of its group,
+begins the next transaction (`LockedElsewhere`).
+
 A group waits for a lock for a second at most. The lock may belong to a transaction of the user's that has the same
 idempotency key. Then the works are run again, each in its own transaction, a few at a time. Works that are blocked
 again are run last and wait as long as a statement may take. So one blocked work does not hold up the rest of its group.
@@ -23,6 +26,7 @@ from ...domain.errors import Conflict, StoreError
 from ..base import CommitOptions, RecordTypes, Work
 from ..works import ATTEMPTS, Job, written_by
 from .errors import Blocked
+from .transaction import LockedElsewhere
 from .tx import SharedTransaction
 
 __all__ = ["ConnectionLost", "GroupCommit", "RunInTransaction"]
@@ -168,6 +172,7 @@ class _Group:
         settle: Callable[[Iterable[Job[Any]]], None],
     ) -> None:
         self.unanswered = list(jobs)
+        self._to_run = list(jobs)
         self.is_slow = False
         self._run_in_transaction = run_in_transaction
         self._random = random
@@ -175,7 +180,14 @@ class _Group:
 
     async def run(self) -> None:
         """Run every job, or leave in it why it failed. The caller answers jobs that are still in `unanswered`."""
-        jobs, tries = list(self.unanswered), ATTEMPTS
+        while self._to_run:
+            jobs, self._to_run = self._to_run, []
+            await self._run(jobs)
+            if self._to_run:
+                self._answer([job for job in jobs if job not in self._to_run])
+
+    async def _run(self, jobs: list[Job[Any]]) -> None:
+        tries = ATTEMPTS
         try:
             return await self._run_in_transaction(lambda shared: self._commit_together(shared, jobs))
         except ConnectionLost as lost:
@@ -242,16 +254,25 @@ class _Group:
                 if not isinstance(error, Conflict):
                     break
             await asyncio.sleep(0.002 * attempt * self._random.random())
-        self.unanswered.remove(job)
-        self._settle([job])
+        self._answer([job])
+
+    def _answer(self, jobs: list[Job[Any]]) -> None:
+        self.unanswered = [job for job in self.unanswered if job not in jobs]
+        self._settle(jobs)
 
     async def _commit_together(self, shared: SharedTransaction, jobs: list[Job[Any]]) -> None:
-        """Run the works of these jobs in one transaction, and commit it."""
-        for job in jobs:
+        """Run the works of these jobs in one transaction, and commit it. If one has to wait, it and those behind it are
+        left to run."""
+        left: list[Job[Any]] = []
+        for number, job in enumerate(jobs):
             job.error, job.written = None, frozenset()
             tx = shared.new_tx(is_alone=len(jobs) == 1)
+            shared.pending_writes.is_first_work = number == 0
             try:
                 job.value = await job.work(tx)
+            except LockedElsewhere:
+                left = jobs[number:]
+                break
             except Exception as error:
                 if shared.database.failure is None:
                     job.error = error  # it belongs to the caller of this work
@@ -262,6 +283,7 @@ class _Group:
             if tx.puts or tx.deletes:
                 await shared.pending_writes.add(tx)
         await shared.pending_writes.flush(commit=True)
+        self._to_run = left
 
 
 def _fail(jobs: list[Job[Any]], error: BaseException) -> None:

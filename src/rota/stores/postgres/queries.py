@@ -51,7 +51,7 @@ class Statement(NamedTuple):
 
 
 class RecordStatements(NamedTuple):
-    """The statements that write one record type, with arrays as parameters; and two that read it."""
+    """The statements that write one record type, with arrays as parameters; and those that read it."""
 
     insert: str
     replace: str
@@ -61,6 +61,7 @@ class RecordStatements(NamedTuple):
     get: str
     get_many: str
     get_and_lock: str
+    get_and_lock_free: str
     all: str
 
 

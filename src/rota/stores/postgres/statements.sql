@@ -147,8 +147,12 @@ select {record} from {schema}.{table} where id = :id::text
 -- name: get_many
 select {record} from {schema}.{table} where id = any(:ids::text[])
 
+-- The greatest id first: whoever locks several does so in this order.
 -- name: get_and_lock
-select {record} from {schema}.{table} where id = any(:ids::text[]) order by id for update
+select {record} from {schema}.{table} where id = any(:ids::text[]) order by id desc for update
+
+-- name: get_and_lock_free
+select {record} from {schema}.{table} where id = any(:ids::text[]) order by id desc for update skip locked
 
 -- name: all
 select {record} from {schema}.{table} order by id

@@ -30,7 +30,7 @@ from .queries import Statements, values_of_update, values_of_updated
 from .rows import WRITERS, Histories, Rows, Writer
 from .task_row import has_same_body
 
-__all__ = ["DatabaseTransaction", "Records", "SecondStatement", "Updates", "Writes"]
+__all__ = ["DatabaseTransaction", "LockedElsewhere", "Records", "SecondStatement", "Updates", "Writes"]
 
 _PLACE = re.compile(r"\$(\d+)")
 
@@ -51,6 +51,11 @@ class Writes(NamedTuple):
 
 class SecondStatement(BaseException):
     """A read outside a transaction sends a second statement, so it needs a snapshot. No work catches it."""
+
+
+class LockedElsewhere(BaseException):
+    """A work would wait for a lock in another order than others do, so it is run in the next transaction. No work
+    catches it."""
 
 
 class DatabaseTransaction:

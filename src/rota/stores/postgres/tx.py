@@ -8,7 +8,7 @@ new schedules, though each looks for its key and counts the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -21,10 +21,10 @@ from ..base import BufferedTx, PendingTask, RecordTypes, awaited_as
 from ..codec import TABLES, read_each, readable
 from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
 from ..sql_parameters import MANY_PENDING
-from .queries import Statement, Statements, statement_name, values_of, values_of_update
+from .queries import RecordStatements, Statement, Statements, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
 from .task_row import known_after, read_tasks
-from .transaction import DatabaseTransaction, Records, Updates, Writes
+from .transaction import DatabaseTransaction, LockedElsewhere, Records, Updates, Writes
 
 __all__ = ["PendingWrites", "PostgresTx", "SharedTransaction", "read_all"]
 
@@ -40,6 +40,8 @@ class PendingWrites:
         self._transaction = transaction
         self._read: dict[tuple[type[Record], str], Any] = {}
         self._locked: dict[tuple[type[Record], str], Record | None] = {}
+        self._least_locked: dict[type[Record], str] = {}
+        self.is_first_work = True
         self._puts: Records = {}
         self._replaced: Records = {}
         self._updates: Updates = []
@@ -62,7 +64,9 @@ class PendingWrites:
         row = self._read[of_type, id]
         return None if row is None else next(iter(WRITERS[of_type].read([row])))
 
-    async def get_locked(self, statement: str, of_type: type[Record], ids: Iterable[str]) -> list[Record]:
+    async def get_locked(
+        self, statements: RecordStatements, of_type: type[Record], ids: Iterable[str]
+    ) -> list[Record]:
         """Records that stay locked. What an earlier work of the group has locked or written is known: so the works of a
         group that change the same record send it once."""
         wanted = sorted({text_of(id) for id in ids})
@@ -70,11 +74,29 @@ class PendingWrites:
         unknown = [id for id in wanted if (of_type, id) not in self._locked and id not in written]
         if unknown:
             await self._transaction.begin()
-            rows = await self._transaction.fetch_rows(statement, unknown)
+            rows = await self._lock(statements, of_type, unknown)
             self._locked.update(dict.fromkeys(((of_type, id) for id in unknown), None))
             self._locked.update({(of_type, found.id): found for found in WRITERS[of_type].read(rows)})
+            self._least_locked[of_type] = min(unknown[0], self._least_locked.get(of_type, unknown[0]))
         found = [self._known(of_type, id) for id in wanted]
         return [record for record in found if record is not None]
+
+    async def _lock(
+        self, statements: RecordStatements, of_type: type[Record], ids: Sequence[str]
+    ) -> list[Any]:
+        """The rows with these ids, which are sorted. Every transaction locks the greatest id first. But the works of a
+        group come in any order: one that would have to wait out of order begins the next transaction, else two groups
+        would wait for each other, up to a second. (1,920 submits of 20 keys by three processes, on a busy machine, took
+        25 to 29 s with 75 to 91 transactions rolled back, and take 10 to 15 s with 6 to 11.)"""
+        least = self._least_locked.get(of_type)
+        if self.is_first_work or least is None or ids[-1] < least:
+            return await self._transaction.fetch_rows(statements.get_and_lock, ids)
+        rows = await self._transaction.fetch_rows(statements.get_and_lock_free, ids)
+        if len(rows) < len(ids):
+            there = await self._transaction.fetch_rows(statements.get_many, ids)
+            if len(there) > len(rows):
+                raise LockedElsewhere
+        return rows
 
     def _known(self, of_type: type[Record], id: str) -> Record | None:
         put = self._puts.get(of_type, {}).get(id)
@@ -207,8 +229,7 @@ class PostgresTx(BufferedTx):
     async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
         if lock and self._writable:
-            statement = self._statements.of[type].get_and_lock
-            found = await self._pending_writes.get_locked(statement, type, ids)
+            found = await self._pending_writes.get_locked(self._statements.of[type], type, ids)
             return {record.id: cast("R", record) for record in found}
         await self._pending_writes.flush_before_query(type)
         wanted = [text_of(id) for id in set(ids)]
