@@ -123,6 +123,22 @@ async def test_a_task_for_later_takes_no_place_before_its_time(world: World) -> 
 
 
 @on_any_store
+async def test_one_let_in_by_its_kind_asks_at_a_queue_that_those_before_it_are_not_in(world: World) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(concurrency=2))(marks.handle)
+    await world.queue.declare_limits(world.app)
+    for queue in ("a", "b"):
+        await world.queue.limit_queue(queue, concurrency=1)
+    tasks = [
+        await world.queue.submit("work", {"customer": name}, queue=name) for name in ("a", "a", *"bbbbaa")
+    ]
+    async with world.running(concurrency=10):
+        await all_done(world, tasks)
+    assert marks.most == {"a": 1, "b": 1}
+    await check_empty(world)
+
+
+@on_any_store
 async def test_a_retry_waits_in_line_again(world: World) -> None:
     begun: list[str] = []
 

@@ -19,7 +19,7 @@ def test_a_work_locks_all_gates_in_one_order(monkeypatch: pytest.MonkeyPatch) ->
     get_many = MemoryTx.get_many
 
     async def noted(self: MemoryTx, type: Any, ids: Iterable[str], /, *, lock: bool = False) -> Any:
-        wanted = sorted(ids)
+        wanted = sorted(ids, reverse=True)  # as stores do
         if type is Gate and lock:
             locked.setdefault(id(self), []).extend(wanted)
             kept.append(self)  # so that no other gets its id
@@ -42,4 +42,4 @@ def test_a_work_locks_all_gates_in_one_order(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(scenario())
     several = [ids for ids in locked.values() if len(ids) > 2]
     assert several, "some work needed gates of tasks in line"
-    assert [ids for ids in several if ids != sorted(set(ids))] == []
+    assert [ids for ids in several if ids != sorted(set(ids), reverse=True)] == []

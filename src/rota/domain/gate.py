@@ -42,6 +42,8 @@ __all__ = [
     "has_to_ask",
     "is_early",
     "is_limited",
+    "is_of_kind",
+    "is_of_queue",
     "leave",
     "let_in",
     "limited",
@@ -129,7 +131,8 @@ def _key(task: Task, limit: Limit) -> str | None:
 
 
 def _new_gate(tenant: str, subject: str, key: str | None, limit: Limit, now: datetime) -> Gate:
-    """Gates of kinds sort before those of queues: the order in which tasks pass them and stores lock them."""
+    """Gates of kinds sort before those of queues: the order in which tasks pass them. They are locked the other way
+    round."""
     of_what = subject.partition(":")[0]
     parts = ("gate", tenant, subject) if key is None else ("gate", tenant, subject, key)
     return Gate(
@@ -140,6 +143,15 @@ def _new_gate(tenant: str, subject: str, key: str | None, limit: Limit, now: dat
         limit=limit,
         updated_at=now,
     )
+
+
+def is_of_queue(id: str) -> bool:
+    """Whether it is the gate of a queue, by its id."""
+    return id.startswith("queue-")
+
+
+def is_of_kind(id: str) -> bool:
+    return not is_of_queue(id)
 
 
 def has_to_ask(task: Task, now: datetime) -> bool:

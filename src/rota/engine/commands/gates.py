@@ -2,12 +2,16 @@
 
 Tasks ask when they are submitted, and when a worker would start them (`admit`); they leave when they end or wait again
 (`settle`), and then those that are next in line are let in, in the same commit. Nothing else moves a gate.
+
+Gates are locked in one order, that of the greatest id first, else two works that each have one that the other needs
+would wait for each other. So those of queues come before those of kinds: who is in the line of a queue is known before
+the gate of a kind is needed. Whoever is let in by a kind, and has a queue that is not locked, asks there at its claim.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -26,8 +30,15 @@ AHEAD = 100
 class Gates:
     """Gates as they are now, and who is next in their lines."""
 
-    def __init__(self, stored: dict[str, Gate], lines: dict[str, list[Task]], now: datetime) -> None:
+    def __init__(
+        self,
+        stored: dict[str, Gate],
+        lines: dict[str, list[Task]],
+        now: datetime,
+        unread: Collection[str] = (),
+    ) -> None:
         self._stored = stored
+        self._unread = unread
         self._now = dict(stored)
         self._lines = lines
         self._at = now
@@ -43,18 +54,23 @@ class Gates:
             return cls({}, {}, tx.now)
         if not any(gate.is_limited(task) and (task.passed or task.line) for task in asking):  # nobody leaves
             return cls(await _gates_of(tx, asking), {}, tx.now)
-        seen, lines = await _moving(tx, asking)
-        stored = await _locked(tx, seen)
-        if any(stored[id].version != each.version for id, each in seen.items()):
-            stored, lines = await _moving(tx, asking, stored)
-        return cls(stored, lines, tx.now)
+        queues = await _gates_of(tx, asking, gate.is_of_queue)
+        lines = await _ahead(tx, queues, await _moving_lines(tx, queues, asking))
+        kinds = await _gates_of(tx, [*asking, *_all_of(lines)], gate.is_of_kind)
+        of_kinds = await _moving_lines(tx, kinds, asking)
+        unread = {id for task in _all_of(of_kinds) for id in task.gates if gate.is_of_queue(id)}
+        unread -= {id for task in asking for id in task.gates}
+        return cls(queues | kinds, lines | of_kinds, tx.now, unread)
 
     @classmethod
     async def after_change(
         cls, tx: Tx, stored: dict[str, Gate], changed: dict[str, Gate], lines: dict[str, list[Task]]
     ) -> Gates:
         """Gates of which some have another limit now, with those of their lines that may be let in."""
-        gates = cls(stored | await _missing_gates(tx, stored, lines), lines, tx.now)
+        waiting = _all_of(lines)
+        kinds = await _gates_of(tx, waiting, lambda each: gate.is_of_kind(each) and each not in stored)
+        unread = {id for task in waiting for id in task.gates if gate.is_of_queue(id) and id not in stored}
+        gates = cls(stored | kinds, lines, tx.now, unread)
         gates._now |= changed
         return gates
 
@@ -68,7 +84,10 @@ class Gates:
             if gate.has_missed(task, self._at):
                 task = self._again(task)
                 continue
-            asked = self._now.get(task.gates[task.passed])
+            id = task.gates[task.passed]
+            if id in self._unread:
+                return task  # it asks there when a worker would start it
+            asked = self._now.get(id)
             is_last = task.passed + 1 == len(task.gates)
             if asked is None:  # the limit was taken away
                 task = replace(task, passed=task.passed + 1)
@@ -147,31 +166,14 @@ async def put_new(tx: Tx, tasks: Mapping[str, Task]) -> dict[str, Task]:
     return {task.id: tx.put(task) for task in admitted}
 
 
-async def _moving(
-    tx: Tx, tasks: Sequence[Task], locked: Mapping[str, Gate] | None = None
-) -> tuple[dict[str, Gate], dict[str, list[Task]]]:
-    """The gates of these tasks, who is next in the lines that move up, and their gates, too. Nothing is locked, unless
-    gates are given that are: then the others of those in line are."""
-    lock = locked is not None
-    gates = await _gates_of(tx, tasks, lock=False) if locked is None else dict(locked)
-    lines = await _moving_lines(tx, gates, tasks)
-    gates |= await _missing_gates(tx, gates, lines, lock=lock)
-    may_wait = [id for id, line in lines.items() if any(_steps_aside(gates, task, tx.now) for task in line)]
-    if may_wait:
-        lines |= await first_in_lines(tx, may_wait, AHEAD + max(len(lines[id]) for id in may_wait))
-        gates |= await _missing_gates(tx, gates, lines, lock=lock)
-    return gates, lines
-
-
-async def _locked(tx: Tx, seen: Mapping[str, Gate]) -> dict[str, Gate]:
-    """The same gates as they are now. All are locked at once, in the order of their ids: those of who is in line,
-    too, else two works that each have one that the other needs would wait for each other."""
-    return dict(seen) | await tx.get_many(Gate, seen, lock=True)
-
-
-async def _gates_of(tx: Tx, tasks: Sequence[Task], *, lock: bool = True) -> dict[str, Gate]:
-    """The gates of these tasks. One that nobody has used, or not for long, has no record: it follows from the limit."""
-    wanted = {id for task in tasks for id in task.gates}
+async def _gates_of(
+    tx: Tx, tasks: Sequence[Task], of: Callable[[str], bool] = lambda _: True, *, lock: bool = True
+) -> dict[str, Gate]:
+    """The gates of these tasks, or some of them. One that nobody has used, or not for long, has no record: it follows
+    from the limit."""
+    wanted = {id for task in tasks for id in task.gates if of(id)}
+    if not wanted:
+        return {}
     stored = await tx.get_many(Gate, wanted, lock=lock)
     if stored.keys() == wanted:
         return stored
@@ -184,12 +186,21 @@ async def _gates_of(tx: Tx, tasks: Sequence[Task], *, lock: bool = True) -> dict
     return stored
 
 
-async def _missing_gates(
-    tx: Tx, stored: Mapping[str, Gate], lines: Mapping[str, list[Task]], *, lock: bool = True
-) -> dict[str, Gate]:
-    """Those of the gates of who is in line that are not known yet."""
-    missing = [task for line in lines.values() for task in line if not stored.keys() >= set(task.gates)]
-    return await _gates_of(tx, missing, lock=lock) if missing else {}
+async def _ahead(tx: Tx, queues: Mapping[str, Gate], lines: dict[str, list[Task]]) -> dict[str, list[Task]]:
+    """The lines of queues, with more of those in which someone may have to step aside."""
+    waiting = _all_of(lines)
+    if not any(task.passed for task in waiting):
+        return lines
+    gates = {**queues, **await _gates_of(tx, waiting, gate.is_of_kind, lock=False)}
+    may_wait = [id for id, line in lines.items() if any(_steps_aside(gates, task, tx.now) for task in line)]
+    if not may_wait:
+        return lines
+    most = AHEAD + max(len(lines[id]) for id in may_wait)
+    return lines | await first_in_lines(tx, may_wait, most)
+
+
+def _all_of(lines: Mapping[str, list[Task]]) -> list[Task]:
+    return [task for line in lines.values() for task in line]
 
 
 def _rated_kind(gates: Mapping[str, Gate], task: Task) -> Gate | None:
