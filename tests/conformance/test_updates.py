@@ -221,6 +221,28 @@ async def test_an_update_sees_the_writes_of_works_beside_it(store: Store) -> Non
     assert [each.id for each in [*claimed, *later]] == ["a"]
 
 
+async def test_tasks_that_differ_in_their_schedules_keep_them(store: Store) -> None:
+    """As those of a tick do: what they share is written and read once."""
+    of_schedules = [
+        task(id, schedule_id=schedule_id, run_id=run_id, scheduled_at=START, history=(created(),))
+        for id, schedule_id, run_id in [
+            ("a", "s1", "r1"),
+            ("b", "s2", "r2"),
+            ("c", "s2", None),
+            ("d", None, None),
+        ]
+    ]
+    before = await put(store, *of_schedules)
+    assert [await get(store, Task, each.id) for each in before] == before
+    claimed = await store.transact(claim(9))
+    assert claimed == [replace(claiming().applied_to(each), version=2) for each in before]
+    done = await store.transact(complete(*claimed))
+    assert [(each.schedule_id, each.run_id) for each in done] == [
+        (each.schedule_id, each.run_id) for each in of_schedules
+    ]
+    assert [await get(store, Task, each.id) for each in before] == done
+
+
 OUTPUTS: dict[str, Any] = {"a": 7, "c": {"text": "ü\0", "none": [None]}}
 END = LATER + timedelta(seconds=1)
 

@@ -207,21 +207,19 @@ _related = attrgetter(
     "cancel_requested",
     "error",
     "gates",
-    "schedule_id",
-    "run_id",
     "parent_id",
     "live_children",
     "is_workflow",
     "workflow_version",
     "awaited",
 )
-_ALONE = (TaskStatus.RUNNING, False, None, (), None, None, None, 0, False, None, False)
+_ALONE = (TaskStatus.RUNNING, False, None, (), None, 0, False, None, False)
 
 
 def completes_alone(task: Task, *, worker_id: str, lease_id: str) -> bool:
-    """Whether this worker holds the task, and its completion is `completing`: no other record follows it, and it
-    changes no other field. So there is no schedule, workflow or limit that has to know, no error to be forgotten, and
-    nobody wants the task cancelled."""
+    """Whether this worker holds the task, and its completion is `completing`: no other record follows it but the row of
+    its run, and it changes no other field. So there is no schedule, workflow or limit that has to know, no error to be
+    forgotten, and nobody wants the task cancelled."""
     is_held = task.lease_id == lease_id and task.worker_id == worker_id
     return is_held and task.started_at is not None and bool(_related(task) == _ALONE)
 

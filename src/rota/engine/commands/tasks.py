@@ -14,7 +14,8 @@ from ...domain import task as life
 from ...domain.checks import check_input
 from ...domain.errors import Invalid, Refused
 from ...domain.ids import derived_id
-from ...domain.model import Artifact, Limits, LogLine, Receipt, Task, Tenant
+from ...domain.model import Artifact, Limits, LogLine, Receipt, Run, Task, Tenant
+from ...domain.schedule import run
 from ...domain.task import Defaults, Outcome, Submission
 from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
@@ -305,10 +306,12 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
             stored = await tx.get_many(Task, stored)
         is_first = False
         are_alone = [_completes_alone(result, stored.get(result.task.id), worker_id) for result in results]
+        alone = [result for result, is_alone in zip(results, are_alone, strict=True) if is_alone]
+        run_ids = [result.task.run_id for result in alone if result.task.run_id is not None]
+        runs = await tx.get_many(Run, run_ids) if run_ids else {}
         related = [result for result, is_alone in zip(results, are_alone, strict=True) if not is_alone]
         others = iter(await _settled_with_related(tx, related, stored, recorded_steps) if related else ())
-        alone = [result for result, is_alone in zip(results, are_alone, strict=True) if is_alone]
-        completed = iter(_completed(tx, alone, stored, worker_id) if alone else ())
+        completed = iter(_completed(tx, alone, stored, runs, worker_id) if alone else ())
         return [next(completed if is_alone else others) for is_alone in are_alone]
 
     return work
@@ -322,15 +325,27 @@ def _completes_alone(result: Result, task: Task | None, worker_id: str) -> bool:
     return life.completes_alone(task, worker_id=worker_id, lease_id=result.task.lease_id or "")
 
 
-def _completed(tx: Tx, results: Sequence[Result], stored: Mapping[str, Task], worker_id: str) -> list[Task]:
-    """Those that nothing follows from: one update for all of them. (For a task that takes 3 instead of 11 µs.)"""
+def _completed(
+    tx: Tx,
+    results: Sequence[Result],
+    stored: Mapping[str, Task],
+    runs: Mapping[str, Run],
+    worker_id: str,
+) -> list[Task]:
+    """Those that nothing follows from but how their runs ended: one update for all of them. (For a task that takes 3
+    instead of 11 µs.)"""
     outputs = {
         result.task.id: result.outcome.output
         for result in results
         if isinstance(result.outcome, life.Completed) and result.outcome.output is not None
     }
     update = life.completing(outputs, worker_id=worker_id, now=tx.now)
-    return tx.put_updated([stored[result.task.id] for result in results], update)
+    completed = tx.put_updated([stored[result.task.id] for result in results], update)
+    for task in completed:
+        row = None if task.run_id is None else runs.get(task.run_id)
+        if row is not None and (new := run.follow(row, task)) != row:
+            tx.put(new, was=row)
+    return completed
 
 
 async def _settled_with_related(

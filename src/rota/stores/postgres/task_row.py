@@ -31,6 +31,7 @@ __all__ = [
 
 _IN_COLUMNS = (
     "id",
+    "schedule_id",
     "tenant",
     "version",
     "kind",
@@ -50,7 +51,6 @@ _IN_COLUMNS = (
     "lease_expires_at",
     "worker_id",
     "cancel_requested",
-    "schedule_id",
     "line",
     "status",
     "tags",
@@ -58,7 +58,9 @@ _IN_COLUMNS = (
     "output",
     "progress",
 )
-"""The fields that are columns. Those from `status` on are not read as they are."""
+"""The fields that are columns. The first two are a task's own, even if tasks are alike. Those from `status` on are not
+read as they are."""
+_OWN = _IN_COLUMNS.index("tenant")
 _PLAIN = _IN_COLUMNS.index("status")
 _OUTPUT = _IN_COLUMNS.index("output")
 _KNOWN = {"status", *_IN_COLUMNS[:_PLAIN]} - {"available_at"}
@@ -88,7 +90,8 @@ def known_after(update: Update) -> dict[str, Any]:
 _REST = [field for field in msgspec.structs.fields(Task) if field.name not in (*_IN_COLUMNS, "history")]
 _REST_NAMES = [field.name for field in _REST]
 _rest_of = attrgetter(*_REST_NAMES)
-_immutable = attrgetter(*(name for name in (*_REST_NAMES, "history") if name not in ("input", "metadata")))
+_OWN_REST = ("input", "metadata", "run_id")
+_shared = attrgetter(*(name for name in (*_REST_NAMES, "history") if name not in _OWN_REST))
 
 
 def _body_type() -> type[Any]:
@@ -131,12 +134,13 @@ def body_of(task: Task, short: ShortHistory) -> str:
 
 
 def are_alike(tasks: Sequence[Task]) -> bool:
-    """Whether several new tasks differ in their ids, inputs and metadata only. (Equal JSON may be written differently,
-    as 1, 1.0 and True are; of a new task, nothing else of it is JSON, unless it has a command.)"""
+    """Whether several new tasks differ in their ids, inputs and metadata only, and in what schedules and runs they are
+    of. (Equal JSON may be written differently, as 1, 1.0 and True are; of a new task, nothing else of it is JSON,
+    unless it has a command.)"""
     first = tasks[0]
     if len(tasks) == 1 or (first.output, first.progress, first.command) != (None, None, None):
         return False
-    own = {"id": first.id, "input": first.input, "metadata": first.metadata}
+    own = {name: getattr(first, name) for name in (*_IN_COLUMNS[:_OWN], *_OWN_REST)}
     return all(msgspec.structs.replace(task, **own) == first for task in tasks)
 
 
@@ -145,7 +149,8 @@ def bodies_of(tasks: Sequence[Task], short: ShortHistory) -> list[str]:
     like = _Body(*_rest_of(tasks[0]), short.lines)
     bodies = []
     for task in tasks:
-        body = json_of(task, msgspec.structs.replace(like, input=task.input, metadata=task.metadata))
+        own = msgspec.structs.replace(like, input=task.input, metadata=task.metadata, run_id=task.run_id)
+        body = json_of(task, own)
         assert body is not None
         bodies.append(body)
     return bodies
@@ -165,11 +170,17 @@ def read_tasks(rows: Sequence[Sequence[Any]], known: Mapping[str, Any] = _NOTHIN
     for row in rows:
         try:
             body = _decode_body(row[-1])
-            if like is None or row[1:-1] != columns or _immutable(body) != rest:
-                columns, rest = row[1:-1], _immutable(body)
+            if like is None or row[_OWN:-1] != columns or _shared(body) != rest:
+                columns, rest = row[_OWN:-1], _shared(body)
                 like = _read(row, body, known)
             yield msgspec.structs.replace(
-                like, id=row[0], input=body.input, metadata=body.metadata, **_json_columns(row)
+                like,
+                id=row[0],
+                schedule_id=row[1],
+                input=body.input,
+                metadata=body.metadata,
+                run_id=body.run_id,
+                **_json_columns(row),
             )
         except (msgspec.DecodeError, LookupError, ValueError, RecursionError) as error:
             raise Corrupt(f"task {row[0]} cannot be read: {error}", table="task") from error
