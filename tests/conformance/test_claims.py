@@ -158,3 +158,22 @@ async def test_tasks_that_limits_turn_away_hide_none_behind_them(store: Store) -
     after = await get(store, Gate, full.id)
     assert after is not None
     assert (after.inside, after.waiting) == (1, 50)
+
+
+async def test_a_claim_brings_along_what_one_took_whose_answer_was_lost(store: Store) -> None:
+    ids = ["a", "b", "c", "d", "e", "f"]
+    await put(store, *(task(id, priority=9 - number) for number, id in enumerate(ids)))
+    lost = [*await claimed(store, 1, lease_id="lost"), *await claimed(store, 1, lease_id="lost too")]
+    await claimed(store, 1, lease_id="answered")
+    await claimed(store, 1, worker_id="other", lease_id="lost")  # which is not ours
+    unanswered = frozenset({"lost", "lost too", "never was"})
+    found = await claimed(store, 3, lease_id="next", unanswered=unanswered)
+    assert found[:2] == lost
+    assert [(each.id, each.lease_id) for each in found] == [("a", "lost"), ("b", "lost too"), ("e", "next")]
+
+
+async def test_a_claim_leaves_alone_what_was_taken_so_long_ago_that_others_may_have_it(store: Store) -> None:
+    past = await store.now() - LEASE
+    held = {"status": TaskStatus.RUNNING, "worker_id": "w", "lease_id": "lost", "lease_expires_at": past}
+    await put(store, task("a", **held), task("b"))
+    assert [each.id for each in await claimed(store, unanswered=frozenset({"lost"}))] == ["b"]

@@ -70,6 +70,7 @@ from rota.stores.queries import (
     EventList,
     FinishedTasks,
     GateList,
+    HeldTasks,
     IdleGates,
     LiveTasks,
     LostLeases,
@@ -240,6 +241,11 @@ SENTENCES: dict[type[Query[Record]], Sentence] = {
     ),
     PastExpiry: Sentence(
         Task, lambda q, t: t.status == "pending" and due(q.at, t.expires_at), lambda t: (t.expires_at, t.id)
+    ),
+    HeldTasks: Sentence(
+        Task,
+        lambda q, t: t.status == "running" and t.lease_expires_at and t.worker_id == q.worker_id,
+        lambda t: (t.lease_expires_at, t.id),
     ),
     Cancelling: Sentence(
         Task,
@@ -560,8 +566,8 @@ def every_question(kind: type[Query[Record]], records: list[Record]) -> Iterator
         yield from (ReadyTasks(at=TIMES[-1], without=some) for some in (ids, ids[::2], ("nothing",)))
     elif kind is UpcomingTasks:
         yield from (UpcomingTasks(after=at, **each) for at, each in product(TIMES, lanes()))
-    elif kind is Cancelling:
-        yield from (Cancelling(worker_id=worker) for worker in (*WORKERS, "nobody"))
+    elif kind in (Cancelling, HeldTasks):
+        yield from (kind(worker_id=worker) for worker in (*WORKERS, "nobody"))
     elif kind is LiveTasks:
         yield from (
             LiveTasks(schedule_ids=ids) for ids in ((), ("s1",), ("s3", "s1", "s1"), SCHEDULES, ("s9",))

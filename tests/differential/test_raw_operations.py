@@ -35,6 +35,7 @@ from rota.stores.queries import (
     EndedTasks,
     EventList,
     FinishedTasks,
+    HeldTasks,
     LiveTasks,
     LostLeases,
     NodeList,
@@ -306,6 +307,7 @@ class Stream:
                 lambda: LostLeases(at=some_time),
                 lambda: PastExpiry(at=some_time),
                 lambda: Cancelling(worker_id=chance.choice(("w1", "w2"))),
+                lambda: HeldTasks(worker_id=chance.choice(("w1", "w2"))),
                 lambda: LiveTasks(schedule_ids=tuple(chance.sample(("s1", "s2", "s3", "s9"), 2))),
                 lambda: FinishedTasks(before=at),
                 lambda: TaskList(

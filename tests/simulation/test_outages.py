@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rota
+from rota.engine.commands import Claimed
 from rota.engine.observe.telemetry import LeaseLost
-from worlds import SECOND, STORES, World, play, seeds
+from worlds import SECOND, START, STORES, World, play, seeds
 
 
 class Outage:
@@ -84,5 +86,38 @@ def test_what_is_really_lost_comes_back_after_an_outage(tmp_path: Path) -> None:
         dead.tasks.close()
         [task] = await world.tasks()
         assert (task.status, task.attempt) == ("completed", 2)
+
+    play(one, STORES["memory"], tmp_path)
+
+
+def test_a_claim_whose_answer_is_lost_holds_up_its_tasks_for_a_moment_only(tmp_path: Path) -> None:
+    """Also if the claim that would find them is not answered either."""
+
+    async def one(world: World) -> None:
+        transact, left = world.store.transact, 2
+        began: list[timedelta] = []
+
+        async def losing(work: Any, /, *options: Any) -> Any:
+            nonlocal left
+            answer = await transact(work, *options)
+            if isinstance(answer, Claimed) and left:
+                left -= 1
+                raise rota.Unavailable("injected: the answer is lost")
+            return answer
+
+        @world.app.task("work")
+        async def work() -> None:
+            began.append(world.clock.now() - START)
+            await asyncio.sleep(60)
+
+        await world.queue.submit_many([("work", None)] * 5)
+        setattr(world.store, "transact", losing)  # noqa: B010  to mypy, a method is not to be replaced
+        async with world.running(concurrency=3):
+            await world.at(200 * SECOND)
+        done = await world.tasks()
+        assert {(task.status, task.attempt) for task in done} == {("completed", 1)}
+        assert len(began) == 5
+        assert max(began[:3]) < SECOND
+        assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
 
     play(one, STORES["memory"], tmp_path)

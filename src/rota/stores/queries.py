@@ -47,6 +47,7 @@ __all__ = [
     "EventList",
     "FinishedTasks",
     "GateList",
+    "HeldTasks",
     "IdleGates",
     "LiveTasks",
     "LostLeases",
@@ -148,6 +149,12 @@ class LostLeases(Query[Task], frozen=True, kw_only=True):
     """Task: running, lease_expires_at set and <= `at` (None: any). By lease_expires_at, id."""
 
     at: datetime | None
+
+
+class HeldTasks(Query[Task], frozen=True, kw_only=True):
+    """Task: running under `worker_id`, lease_expires_at set. By lease_expires_at, id."""
+
+    worker_id: str
 
 
 class PastExpiry(Query[Task], frozen=True, kw_only=True):

@@ -10,6 +10,11 @@ select {what} from task indexed by task_lease
 where status = 'running' and lease_expires_at <= :at::timestamptz
 order by lease_expires_at, id limit :limit::bigint {lock}
 
+-- name: held_tasks
+select {what} from task indexed by task_lease
+where status = 'running' and lease_expires_at is not null and worker_id = :worker_id::text
+order by lease_expires_at, id limit :limit::bigint {lock}
+
 -- name: live_tasks
 select {what} from task indexed by task_live
 where schedule_id = any(:schedule_ids::text[]) and schedule_id is not null and status in ('pending', 'running')

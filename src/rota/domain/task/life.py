@@ -16,7 +16,7 @@ as a `Submission` (`submission.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from operator import attrgetter
@@ -62,6 +62,7 @@ __all__ = [
     "completes_alone",
     "completing",
     "expire",
+    "is_held_under",
     "logged",
     "lose",
     "may_replay",
@@ -517,6 +518,12 @@ def check_held(task: Task, lease_id: str) -> None:
     """Refused, if the caller does not hold the task."""
     if task.status is not TaskStatus.RUNNING or task.lease_id != lease_id:
         raise Refused("lease_lost", task=task.id)
+
+
+def is_held_under(task: Task, leases: Collection[str], now: datetime) -> bool:
+    """Whether it runs under one of these leases, which has not run out."""
+    is_current = task.lease_expires_at is not None and now < task.lease_expires_at
+    return task.status is TaskStatus.RUNNING and task.lease_id in leases and is_current
 
 
 def _change(

@@ -19,7 +19,7 @@ from ...domain.schedule import run
 from ...domain.task import Defaults, Outcome, Submission
 from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
-from ...stores.queries import ArtifactList, Cancelling, Cursor, ReadyTasks, TaskList, UpcomingTasks
+from ...stores.queries import ArtifactList, Cancelling, Cursor, HeldTasks, ReadyTasks, TaskList, UpcomingTasks
 from .ending import Ending
 from .gates import Gates, put_new
 from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of
@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 
+HELD_AT_MOST = 100_000
+"""As many slots as a worker may have."""
 ASKED_AHEAD = 100
 """How many more are read by a claim of which some have to ask at a gate."""
 
@@ -50,7 +52,8 @@ ASKED_AHEAD = 100
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker asks for. `kinds` maps each kind it can run to that handler's defaults; `is_running` says whether
     it has tasks already, which may have to be cancelled. What it has `begun` and not ended (a thread goes on after a
-    timeout, a lease was lost) it does not get again: two attempts of one task would run at the same time."""
+    timeout, a lease was lost) it does not get again: two attempts of one task would run at the same time. `unanswered`
+    are the leases of its claims whose answer was lost: what they took comes first."""
 
     worker_id: str
     lease_id: str
@@ -61,6 +64,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     is_running: bool = True
     begun: frozenset[str] = frozenset()
+    unanswered: frozenset[str] = frozenset()
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,15 +170,23 @@ def claim_tasks(ask: Claim) -> Work[Claimed]:
 
     async def work(tx: Tx) -> Claimed:
         cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
-        claimed, turned_away = await _claimed(tx, ask) if ask.limit > 0 and ask.kinds else ([], 0)
+        held = await _held(tx, ask) if ask.unanswered else []
+        rest = replace(ask, limit=ask.limit - len(held)) if held else ask
+        claimed, turned_away = await _claimed(tx, rest) if rest.limit > 0 and ask.kinds else ([], 0)
         return Claimed(
-            tasks=claimed,
+            tasks=held + claimed,
             cancelling=[task.id for task in cancelling],
             at=tx.now,
-            is_more_ready=turned_away > 0 and len(claimed) + turned_away >= ask.limit,
+            is_more_ready=turned_away > 0 and len(claimed) + turned_away >= rest.limit,
         )
 
     return work
+
+
+async def _held(tx: Tx, ask: Claim) -> list[Task]:
+    """What claims whose answer was lost have taken."""
+    running = await tx.find(HeldTasks(worker_id=ask.worker_id), HELD_AT_MOST)
+    return [task for task in running if life.is_held_under(task, ask.unanswered, tx.now)]
 
 
 async def _claimed(tx: Tx, ask: Claim) -> tuple[list[Task], int]:

@@ -94,6 +94,7 @@ class TaskWorker:
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._overrunning: list[Execution] = []  # given up, and their code still runs
         self._asked_for = 0  # slots kept for claims under way
+        self._unanswered: frozenset[str] = frozenset()  # the leases of claims whose answer was lost
         self._ended: dict[Execution, Outcome] = {}
         self._settling: dict[Execution, Outcome] = {}
         self._blocked: dict[Execution, Outcome] = {}
@@ -181,6 +182,7 @@ class TaskWorker:
         free = self._free()
         if not free and not self._running:
             return None
+        unanswered, self._unanswered = self._unanswered, frozenset()
         ask = Claim(
             worker_id=self.worker_id,
             lease_id=self._new_id(),
@@ -191,14 +193,18 @@ class TaskWorker:
             tenant=self._tenant,
             is_running=bool(self._running),
             begun=frozenset(execution.task.id for execution in (*self._running, *self._overrunning)),
+            unanswered=unanswered,
         )
         traced_since = self._queue.clock.now() if tracing.is_on() else None
         asked = self._queue.clock.monotonic()
         self._asked_for += free
         try:
             claimed: Claimed = await self._queue.store.transact(
-                claim_tasks(ask), CommitOptions(may_be_stale=True, lane=LANE)
+                claim_tasks(ask), CommitOptions(may_be_stale=not unanswered, lane=LANE)
             )
+        except Unavailable:  # whether it has taken anything is unknown: the next claim finds it
+            self._unanswered |= unanswered | {ask.lease_id}
+            raise
         finally:
             self._asked_for -= free
         if claimed.cancelling:
@@ -209,6 +215,8 @@ class TaskWorker:
                 self._give_back(task)
             else:
                 self._start(task, traced_since)
+        if unanswered and claimed.tasks:
+            self.leases.renew_soon()  # some of their leases have begun long ago
         if claimed.is_more_ready:
             self.wake.set()
             return None
