@@ -136,7 +136,7 @@ def _walk_schedules(walk: Walk) -> None:
     walk.same("template list")
     walk.do("schedule create", f"zoned -t double -i '{{}}' --cron '0 9 * * *' --timezone Asia/Tokyo {times}")
     assert json.loads(walk.same("schedule show", "zoned"))["start_at"] == "2027-01-01T00:00:00Z"
-    walk.do("schedule create", "tidy --template tidy --interval 1h")
+    walk.do("schedule create", "tidy --template tidy --cron '30 * * * *'")
     walk.do("schedule update", "zoned --priority 3 --clear alarm-late")
     walk.do("schedule pause", "zoned --note 'for now'")
     walk.do("schedule enable", "zoned")
