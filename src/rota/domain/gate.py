@@ -217,7 +217,7 @@ def take_moment(task: Task, gate: Gate, before: Gate | None, now: datetime) -> t
     before = None if before is None or before.limit.rate is None else before
     rated = [each for each in (gate, before) if each is not None and each.limit.rate is not None]
     if not rated:
-        return replace(task, slot_until=None), gate, before
+        return task if task.slot_until is None else replace(task, slot_until=None), gate, before
     at = max(_next_at(each, now) if each is gate else _free_at(each, now) for each in rated)
     grace = min(_spacing(each.limit.rate)[1] for each in rated if each.limit.rate is not None)
     moved = replace(task, available_at=max(at, now), slot_until=at + grace)

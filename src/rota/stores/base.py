@@ -436,10 +436,9 @@ class BufferedTx(ABC):
         if id in self.puts.get(of_type, ()) or id in self.deletes.get(of_type, ()):
             raise AssertionError(f"a work writes a record once: {of_type.__name__} {id} was written before")
         into.setdefault(of_type, {})[id] = stored
-        if isinstance(stored, Task):
-            self.written |= awaited_as(stored)
-        else:
-            self.written.add(of_type)
+        awaited = awaited_as(stored) if isinstance(stored, Task) else {of_type}
+        if not awaited <= self.written:
+            self.written |= awaited
 
 
 _CLAIMED: RecordTypes = frozenset({Record})
