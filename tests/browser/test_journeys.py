@@ -50,6 +50,10 @@ THEMES: dict[Any, Any] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
 """All of axe's rules in one theme; in the other what differs there."""
 
 
+SIZE: Any = {"width": 1240, "height": 800}
+NARROW: Any = {"width": 360, "height": 700}
+
+
 def chromium() -> str:
     """Where it is; installed first, if this may be done here."""
     found = debian.program("chromium")
@@ -80,18 +84,34 @@ def working() -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page in which nothing is refused by its own policy, and no script fails."""
-    context = browser.new_context(timezone_id="Asia/Tokyo", viewport={"width": 1240, "height": 800})
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Iterator[Page]:
+    """To open one takes half a second of the processor."""
+    context = browser.new_context(timezone_id="Asia/Tokyo", viewport=SIZE)
     page = context.new_page()
     page.set_default_timeout(20_000)
     expect.set_options(timeout=60_000)  # a page that takes a second to read is read every twenty
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
     yield page
     context.close()
+
+
+@pytest.fixture
+def page(window: Page) -> Iterator[Page]:
+    """A page in which nothing is refused by its own policy, and no script fails. It remembers nothing of the last."""
+    wrong: list[str] = []
+    heard: dict[Any, Any] = {
+        "pageerror": lambda error: wrong.append(str(error)),
+        "console": lambda line: wrong.append(line.text) if "Content Security" in line.text else None,
+    }
+    for event, hear in heard.items():
+        window.on(event, hear)
+    yield window
+    window.evaluate("localStorage.clear(); sessionStorage.clear()")
+    window.context.clear_cookies()
+    window.goto("about:blank")
+    window.set_viewport_size(SIZE)
+    for event, hear in heard.items():
+        window.remove_listener(event, hear)
     assert not wrong
 
 
@@ -458,7 +478,7 @@ WIDE = (
 )
 
 
-def test_the_longest_words_stay_inside_the_window(browser: Browser, shop: Served) -> None:
+def test_the_longest_words_stay_inside_the_window(page: Page, shop: Served) -> None:
     key, word = "W" * 250, "W" * 900
 
     async def prepare(queue: Queue) -> str:
@@ -466,23 +486,21 @@ def test_the_longest_words_stay_inside_the_window(browser: Browser, shop: Served
         return str((await queue.trigger_schedule(key)).id)
 
     task = shop.call(prepare)
-    page = browser.new_page(viewport={"width": 360, "height": 700})
+    page.set_viewport_size(NARROW)
     wide = []
     for place in ("", "schedules", f"schedules/{key}", f"schedules/{key}/versions", "tasks", f"tasks/{task}"):
         page.goto(f"{shop.url}/ui/default/{place}")
         if page.evaluate(WIDE):
             wide.append(place)
-    page.close()
     shop.call(lambda queue: queue.delete_schedule(key))
     assert not wide
 
 
-def test_axe_finds_nothing_serious_and_nothing_scrolls_sideways(browser: Browser, shop: Served) -> None:
+def test_axe_finds_nothing_serious_and_nothing_scrolls_sideways(page: Page, shop: Served) -> None:
     axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text()
     failed = shop.call(lambda queue: queue.list(status="failed", workflow=False, limit=1))[0].id
     workflow = shop.call(lambda queue: queue.list(status="failed", workflow=True, limit=1))[0].id
-    context = browser.new_context(viewport={"width": 360, "height": 700})
-    page = context.new_page()
+    page.set_viewport_size(NARROW)
     found = []
     for place in (*PAGES, f"/ui/default/tasks/{failed}", f"/ui/default/tasks/{workflow}?step=charge"):
         page.goto(shop.url + place)
@@ -496,5 +514,5 @@ def test_axe_finds_nothing_serious_and_nothing_scrolls_sideways(browser: Browser
                     found.append(f"{place} ({theme}): {each['id']}: {each['nodes'][0]['html'][:160]}")
         if page.evaluate(WIDE):
             found.append(f"{place}: it is wider than the window")
-    context.close()
+    page.emulate_media(color_scheme="null")
     assert not found
