@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
+from zlib import crc32
 
 from click.testing import CliRunner, Result
 
 from forked import Forked
 from postgres_server import new_database
 from rota.surfaces.cli.root import cli
+from worlds import THOROUGH
 
 ROTA = [sys.executable, "-c", "from rota.surfaces.cli import main; main()"]
 PATIENCE = 90.0
@@ -135,6 +137,15 @@ class Process:
 
 STORES = ["sqlite", "postgres"]
 """The stores of which a command line need know nothing but the address."""
+
+
+def in_a_folder(metafunc: Any) -> None:
+    """The `pytest_generate_tests` of a module whose `folder` has a store: one that the name of a test chooses, so that
+    others have the other; in `make test-all` each has both."""
+    named = any("folder" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "folder" in metafunc.fixturenames and not named:
+        own = STORES[crc32(metafunc.definition.nodeid.encode()) % len(STORES)]
+        metafunc.parametrize("folder", STORES if THOROUGH else [own], indirect=True)
 
 
 def use_store(monkeypatch: Any, kind: str) -> None:

@@ -16,7 +16,7 @@ from threading import Thread
 import pytest
 from msgspec.structs import replace
 
-from command_line import STORES, Process, bare_folder, document, rota, use_store
+from command_line import STORES, Process, bare_folder, document, in_a_folder, rota, use_store
 from records import node
 from rota import TemplateTarget, connect
 from rota.surfaces.cli.process.greeting import KINDS, PAGE, SHOWN, ScheduleSummary
@@ -60,7 +60,10 @@ async def flaky(context):
 """
 
 
-@pytest.fixture(autouse=True, params=STORES)
+pytest_generate_tests = in_a_folder
+
+
+@pytest.fixture(autouse=True)
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
     use_store(monkeypatch, request.param)

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from command_line import STORES, bare_folder, complaint, document, documents, rota, use_store
+from command_line import bare_folder, complaint, document, documents, in_a_folder, rota, use_store
 from rota.domain.model import RunStatus
 from rota.surfaces.cli.render import LEGEND, MARKS
 
 NIGHTLY = "schedule create nightly -t backup --cron '30 2 * * *' --timezone America/New_York"
 
 
-@pytest.fixture(autouse=True, params=STORES)
+pytest_generate_tests = in_a_folder
+
+
+@pytest.fixture(autouse=True)
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
     use_store(monkeypatch, request.param)

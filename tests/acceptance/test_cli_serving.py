@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from command_line import STORES, bare_folder, complaint, document, rota, use_store
+from command_line import bare_folder, complaint, document, in_a_folder, rota, use_store
+
+pytest_generate_tests = in_a_folder
 
 
-@pytest.fixture(autouse=True, params=STORES)
+@pytest.fixture(autouse=True)
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bare_folder(monkeypatch, tmp_path)
     use_store(monkeypatch, request.param)
