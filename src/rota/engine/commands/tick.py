@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ...domain import recurrence, schedule, task
 from ...domain.model import (
+    Limits,
     Run,
     RunStatus,
     Schedule,
@@ -27,7 +28,8 @@ from ...domain.model import (
     TenantStatus,
     is_from_the_future,
 )
-from ...domain.schedule import Decision, after, backfill, definition, run, watching
+from ...domain.recurrence import Timing
+from ...domain.schedule import Decision, after, alike, backfill, definition, run, watching
 from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
@@ -118,6 +120,7 @@ class _Firing:
         self,
         due: Sequence[Schedule],
         decisions: list[Decision],
+        likes: list[int | None],
         live: Mapping[str, Sequence[Task]],
         templates: dict[str, Template],
         tenants: dict[str, Tenant],
@@ -126,6 +129,7 @@ class _Firing:
     ) -> None:
         self.due = due
         self.decisions = decisions
+        self.likes = likes
         self.live = live
         self.templates = templates
         self.tenants = tenants
@@ -141,16 +145,9 @@ class _Firing:
                 live[other.schedule_id].append(other)
         tenants = await tx.get_many(Tenant, {found.tenant for found in due})
         left = await _TasksLeft.of(tx, tenants.values())
-        decisions: list[Decision] = []
-        rows = 0
-        for found in due:
-            if rows >= ROWS_PER_TICK:
-                break
-            decisions.append(left.decided(found, tx.now, live[found.id], jumped))
-            rows += backfill.TIMES_PER_TICK if found.awaits_ends else 0
-            rows += len(decisions[-1].fires) + len(decisions[-1].buffers) + len(decisions[-1].skips)
+        decisions, likes = left.decided_all(due, tx.now, live, jumped)
         templates = await templates_of(tx, due)
-        return cls(due, decisions, live, templates, tenants, left, await Fillings.of(tx, due))
+        return cls(due, decisions, likes, live, templates, tenants, left, await Fillings.of(tx, due))
 
     async def write(self, tx: Tx, is_more_due: bool, trusts: bool) -> Tick:
         cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
@@ -169,10 +166,10 @@ class _Firing:
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
         decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
         causes = await linked_causes(tx, self.due)
-        starts = [
-            self._starts(_caused(each, due), of_each, known, tx.now)
-            for due, each, of_each in zip(self.due, decisions, ids, strict=False)
-        ]
+        starts: list[list[tuple[Run, Task | None]]] = []
+        for due, each, of_each, like in zip(self.due, decisions, ids, self.likes, strict=False):
+            as_other = None if like is None or known else self._start_alike(each, of_each, like, starts[like])
+            starts.append(as_other or self._starts(_caused(each, due), of_each, known, tx.now))
         filled = [self._filled(decision, tx.now) for decision in decisions]
         new = [started for rows in starts for _, started in rows if started is not None]
         new += [started for each in filled for started in each.starts]
@@ -204,7 +201,7 @@ class _Firing:
             return NOT_FILLED
         tenant = self.tenants.get(found.tenant)
         state = Situation(
-            limits=DEFAULT_LIMITS if tenant is None else tenant.limits,
+            limits=self._limits(found.tenant),
             template=template_of(found, self.templates),
             room=self.left.room(found.tenant),
             is_live=bool(self.live[found.id] or decision.fires),
@@ -212,13 +209,30 @@ class _Firing:
         )
         return self.fillings.moved_on(found, state, now)
 
+    def _start_alike(
+        self,
+        decision: Decision,
+        ids: Mapping[datetime, str],
+        like: int,
+        started: list[tuple[Run, Task | None]],
+    ) -> list[tuple[Run, Task | None]] | None:
+        if len(started) != 1:
+            return None
+        found = decision.schedule
+        id = ids[decision.fires[0].scheduled_at]
+        as_other = alike.start_alike(id, found, self.due[like], started[0], self._limits(found.tenant))
+        return None if as_other is None else [as_other]
+
+    def _limits(self, tenant: str) -> Limits:
+        known = self.tenants.get(tenant)
+        return DEFAULT_LIMITS if known is None else known.limits
+
     def _starts(
         self, decision: Decision, ids: Mapping[datetime, str], known: Mapping[str, Run], now: datetime
     ) -> list[tuple[Run, Task | None]]:
         """What has waited has its row, which knows what triggered it. `ids` are those of the rows, by time."""
         found = decision.schedule
-        tenant = self.tenants.get(found.tenant)
-        limits = DEFAULT_LIMITS if tenant is None else tenant.limits
+        limits = self._limits(found.tenant)
         template = template_of(found, self.templates)
         last = len(decision.fires) - 1
         waited = [known.get(ids[fire.scheduled_at]) for fire in decision.fires]
@@ -314,6 +328,29 @@ class _TasksLeft:
         acting = [tenant for tenant in tenants if tenant.id not in suspended]
         return cls(suspended, {each.id: await room_for_tasks(tx, each.id, each.limits) for each in acting})
 
+    def decided_all(
+        self, due: Sequence[Schedule], now: datetime, live: Mapping[str, Sequence[Task]], jumped: bool
+    ) -> tuple[list[Decision], list[int | None]]:
+        """The decisions of a tick, until there are enough rows to write; and for each the place of another whose it is,
+        too: the last of the same timing that was decided by itself."""
+        decisions: list[Decision] = []
+        likes: list[int | None] = []
+        last: dict[Timing, int] = {}
+        rows = 0
+        for place, found in enumerate(due):
+            if rows >= ROWS_PER_TICK:
+                break
+            is_free = self._is_free(found.tenant) and found.backfill is None and not live[found.id]
+            like = last.get(found.timing) if is_free else None
+            decided = None if like is None else alike.decide_alike(found, due[like], decisions[like])
+            likes.append(None if decided is None else like)
+            decisions.append(decided or self.decided(found, now, live[found.id], jumped))
+            if is_free and decided is None:
+                last[found.timing] = place
+            rows += backfill.TIMES_PER_TICK if found.awaits_ends else 0
+            rows += len(decisions[-1].fires) + len(decisions[-1].buffers) + len(decisions[-1].skips)
+        return decisions, likes
+
     def decided(self, found: Schedule, now: datetime, live: Sequence[Task], jumped: bool) -> Decision:
         """One bad schedule never holds up another: what cannot be decided is paused, and says so."""
         try:
@@ -321,6 +358,10 @@ class _TasksLeft:
         except Exception as problem:  # whatever is wrong with this record, the others of the tick go on
             note = f"paused because its next time cannot be computed: {problem}"
             return Decision(definition.pause(found, now, SCHEDULER, note))
+
+    def _is_free(self, tenant: str) -> bool:
+        """Whether it may start any number."""
+        return tenant not in self._suspended and self._left.get(tenant) is None
 
     def room(self, tenant: str) -> int | None:
         return self._left.get(tenant)
