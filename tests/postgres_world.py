@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from postgres_server import new_database
 from rota.domain.errors import Unavailable
 from rota.domain.model import Record
-from rota.stores.base import PLAIN_COMMIT, CommitOptions, Contents, RecordTypes, Store, Tx, Work
+from rota.stores.base import PLAIN_COMMIT, CommitOptions, Contents, ReadSoFar, RecordTypes, Store, Tx, Work
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.waiting import Waiters
@@ -85,8 +85,8 @@ class PostgresInVirtualTime(Store):
     def contents(self) -> Contents:
         return _ContentsElsewhere(self._call, lambda: self._store.contents)
 
-    async def snapshot(self) -> dict[str, list[Record]]:
-        return await self._call(self._store.snapshot)
+    async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
+        return await self._call(lambda: self._store.snapshot(report))
 
     async def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         real = self._use()

@@ -28,10 +28,12 @@ stdout. Durations: `30s 5m 1h 7d 2w`, also `1h30m`. Times are ISO 8601; one
 without a zone is the local time of the process. In a terminal there are colours, tables and relative
 times; in a pipe, or with `NO_COLOR`, plain text.
 
-What takes longer than a second shows that it lives, on stderr: a bar, if it is done in steps that can be counted, or
-else what is being done. `apply` is one transaction, `export` and `doctor --deep` are one read, and a server plans and
-removes without a word until it is done: nothing is known of how far they are. Where stderr is no terminal, and with
-`--json`, nothing is shown.
+What takes longer than a second shows that it lives, on stderr: a bar, where what is done can be counted, on a store and
+over a server, and else words. The bar of `apply` has a step for each schedule that has been compared, one for each that
+is ready to be written, and one for each that is written: these are one commit, all or nothing, and come at once. A file
+of TOML or JSON is read in one go, and so is what `export` is about to write; both take a fraction of the time of YAML,
+whose bytes are counted. Of a bucket, `doctor --deep` counts the objects of its archive, not records. Where stderr is
+no terminal, and with `--json`, nothing is shown.
 
 `--server https://rota.example.com --key KEY` asks a server instead of a store: see
 [the HTTP API](http.md#the-command-line-through-a-server).

@@ -342,6 +342,8 @@ class Queue:
     def put_back_schedule(self, schedule_id: str, version: int) -> Schedule:
         """Give it the timing, the target and the policies of an earlier version, as a new one. It stays paused or
         active as it is, and nothing runs because of it."""
+    def count_runs(self, schedule_id: str) -> int:
+        """How long the ledger of a schedule is, living or else deleted."""
     def runs(
         self,
         schedule_id: str,
@@ -405,10 +407,12 @@ class Queue:
         *,
         prune: bool = False,
         force: bool = False,
+        report: Report | None = None,
     ) -> Plan:
         """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
-        overwritten with `force`."""
+        overwritten with `force`. `report` is called with 1 for each schedule of the file that has been compared and for
+        each that is ready to be written. Then all are written at once."""
     def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
         """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
         templates that they run and the calendars that they name. Completed schedules are left out."""

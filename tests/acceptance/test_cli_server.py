@@ -13,7 +13,10 @@ import pytest
 import rota as package
 from command_line import Process, all_commands, bare_folder, complaint, document, rota
 from records import node
+from rota.domain.errors import NotFound, Refused, Unavailable
+from rota.surfaces.python.calls.plans import PlanCalls
 from rota.surfaces.remote import wire
+from rota.surfaces.remote.queue import RemoteQueue
 from served import Served, serving
 from stores import put
 
@@ -88,6 +91,40 @@ def test_bulk_calls_are_made_page_by_page(served: Served) -> None:
     assert walk.do("replay", "--status cancelled --queue bulk") == "replayed 1,100 tasks"
     with package.sync.connect("sqlite:///rota.db") as queue:
         assert queue.count(status="pending") == 1100
+
+
+async def test_a_server_says_how_far_it_is(served: Served) -> None:
+    declared = {f"s{number}": {"task_type": "double", "cron": "0 9 * * *"} for number in range(50)}
+    queue = RemoteQueue(served.url, served.key("*"))
+    told: list[int] = []
+    plan = await queue.plan({"schedules": declared}, report=told.append)
+    assert sum(told) == 50
+    await queue.apply({"schedules": declared}, plan, report=told.append)
+    assert sum(told) == 50 + 50 + 50, "compared again, and each change was made ready"
+    await queue.trigger_schedule("s0")
+    assert await queue.count_runs("s0") == 1
+    with pytest.raises(Refused, match="somebody") as refused:
+        await queue.apply({"schedules": {"somebody\u2028's": {"after": "nobody"}}}, report=told.append)
+    assert refused.value.code == "invalid"
+    told.clear()
+    await queue.delete_schedule("s0", hard=True, report=told.append)
+    assert sum(told) == 1
+    with pytest.raises(NotFound, match="'s0'"):
+        await queue.delete_schedule("s0", hard=True, report=told.append)
+    await queue.close()
+
+
+async def test_a_server_whose_store_is_away_says_so_behind_its_steps(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*args: object, **how: object) -> None:
+        raise Unavailable("the disk is full")
+
+    queue = RemoteQueue(served.url, served.key("*"))
+    monkeypatch.setattr(PlanCalls, "_planned", away)
+    with pytest.raises(Unavailable, match="the store does not answer"):
+        await queue.plan({"schedules": {}}, report=lambda steps: None)
+    await queue.close()
 
 
 def test_every_command_answers_as_on_the_store(served: Served) -> None:

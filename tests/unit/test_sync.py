@@ -181,6 +181,7 @@ CALLS: dict[str, Call] = {
     "revoke_key": lambda queue: queue.revoke_key(queue.create_key("ci", "viewer")[0].id),
     "run_due": lambda queue: queue.run_due(),
     "run_tree": lambda queue: queue.run_tree(queue.start_workflow("work").id),
+    "count_runs": lambda queue: queue.count_runs("hourly"),
     "runs": lambda queue: (queue.trigger_schedule("hourly"), queue.runs("hourly")),
     "put_back_schedule": lambda queue: queue.put_back_schedule("hourly", 1),
     "schedule_history": lambda queue: queue.schedule_history("hourly"),

@@ -88,6 +88,7 @@ __all__ = [
     "Contents",
     "PendingTask",
     "Proof",
+    "ReadSoFar",
     "Store",
     "StoreOfParts",
     "Tx",
@@ -191,6 +192,11 @@ class Tx(Protocol):
 Work = Callable[[Tx], Awaitable[T]]
 
 
+ReadSoFar = Callable[[int, int], None]
+"""Called now and then, in any thread, with how many records have been read, and of how many; of a bucket, how many of
+the objects that hold them."""
+
+
 class CommitOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller wants of a commit. A store ignores an option that makes no difference to it."""
 
@@ -285,8 +291,8 @@ class Store(Protocol):
         """The bytes of large artifacts."""
         ...
 
-    async def snapshot(self) -> dict[str, list[Record]]:
-        """The whole state, by record type, each sorted by id: for tests and repairs."""
+    async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
+        """The whole state, by record type, each sorted by id: for tests and repairs. `report` hears how far it is."""
         ...
 
     @property

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from ..domain.errors import Invalid
@@ -35,6 +37,7 @@ _PLAIN: list[tuple[str, re.Pattern[str], Iterable[str]]] = [
 ]
 """What is no text in YAML 1.2: its tag, how it is written, and how it begins."""
 Document = dict[str, dict[str, dict[str, Any]]]
+Report = Callable[[int], None]
 
 
 def format_of(path: Path) -> str:
@@ -46,11 +49,12 @@ def format_of(path: Path) -> str:
     return found
 
 
-def read(path: Path) -> Document:
-    """What the file declares. An error names the file."""
+def read(path: Path, *, report: Report | None = None) -> Document:
+    """What the file declares. An error names the file. `report` is called with how many bytes of YAML have been read;
+    each counts half when it was parsed, and half when it has become a value."""
     format = format_of(path)
     text = _text("file", path)
-    return _with_events(read_text(text, format, str(path)), path.parent)
+    return _with_events(read_text(text, format, str(path), report), path.parent)
 
 
 def _text(field: str, path: Path) -> str:
@@ -71,11 +75,11 @@ def _with_events(document: Document, folder: Path) -> Document:
     return document
 
 
-def read_text(text: str, format: str, name: str = "it") -> Document:
+def read_text(text: str, format: str, name: str = "it", report: Report | None = None) -> Document:
     try:
         match format:
             case "yaml":
-                document = _read_yaml(text)
+                document = _read_yaml(text, report or _to_nobody)
             case "toml":
                 document = tomllib.loads(text)
             case _:
@@ -144,19 +148,23 @@ def check_document(document: object) -> Document:
     return {section: dict(named or {}) for section, named in document.items()}
 
 
-def write(document: Mapping[str, Mapping[str, Mapping[str, Any]]], format: str) -> str:
-    """The document as a text that `read` gives back."""
+def write(
+    document: Mapping[str, Mapping[str, Mapping[str, Any]]], format: str, *, report: Report | None = None
+) -> str:
+    """The document as a text that `read` gives back. `report` is called with 1 for each name that has been written."""
     document = redaction.document(document)
+    said = report or _to_nobody
     match format:
         case "yaml":
-            yaml = _yaml()
-            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-            text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
-            return text
+            return "".join(_yaml_section(section, named, said) for section, named in document.items())
         case "toml":
-            return "\n".join(_toml_table(section, named) for section, named in document.items())
+            return "\n".join(_toml_table(section, named, said) for section, named in document.items())
         case _:
             return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _to_nobody(steps: int) -> None:
+    """Nobody is watching."""
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -178,9 +186,10 @@ def _yaml() -> Any:
     return yaml
 
 
-def _read_yaml(text: str) -> Any:
+def _read_yaml(text: str, report: Report) -> Any:
     yaml = _yaml()
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    source = _Source(text, report)
 
     def construct_mapping(loader: Any, node: Any, deep: bool = False) -> Any:
         seen: set[str] = set()
@@ -188,6 +197,7 @@ def _read_yaml(text: str) -> Any:
             if key.value in seen and key.tag != _MERGE:
                 raise ValueError(f"{key.value!r} is there twice, again in line {key.start_mark.line + 1}")
             seen.add(key.value)
+        source.became_value(node.start_mark.index)
         return base.construct_mapping(loader, node, deep=deep)
 
     plain: dict[str, list[Any]] = {}
@@ -196,17 +206,56 @@ def _read_yaml(text: str) -> Any:
             plain.setdefault(first, []).append((f"tag:yaml.org,2002:{tag}", pattern))
     own = {"construct_mapping": construct_mapping, "yaml_implicit_resolvers": plain}
     try:
-        return yaml.load(text, Loader=type("Loader", (base,), own))
+        return yaml.load(source, Loader=type("Loader", (base,), own))
     except yaml.YAMLError as problem:
         raise ValueError(str(problem)) from None
 
 
-def _toml_table(section: str, named: Mapping[str, Mapping[str, Any]]) -> str:
+class _Source(BytesIO):
+    """A text that is parsed, and then made into values from its beginning to its end."""
+
+    name = "<text>"
+
+    def __init__(self, text: str, report: Report) -> None:
+        super().__init__(text.encode())
+        self._bytes, self._characters = self.getbuffer().nbytes, len(text)
+        self._report, self._reported = report, 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        piece = super().read(size)
+        self._reached(self.tell() // 2)
+        return piece
+
+    def became_value(self, characters: int) -> None:
+        self._reached((self._bytes + self._bytes * characters // self._characters) // 2)
+
+    def _reached(self, place: int) -> None:
+        if place > self._reported:
+            self._report(place - self._reported)
+            self._reported = place
+
+
+def _yaml_section(section: str, named: Mapping[str, Mapping[str, Any]], report: Report) -> str:
+    """Written one by one, each two columns in."""
+    if not named:
+        return f"{section}: {{}}\n"
+    yaml = _yaml()
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    parts = [f"{section}:\n"]
+    for name, options in named.items():
+        one = yaml.dump({name: options}, Dumper=dumper, sort_keys=False, allow_unicode=True, width=98)
+        parts.append(indent(one, "  "))
+        report(1)
+    return "".join(parts)
+
+
+def _toml_table(section: str, named: Mapping[str, Mapping[str, Any]], report: Report) -> str:
     lines = []
     for name, options in named.items():
         lines.append(f"[{section}.{_toml(name)}]")
         lines += [f"{each} = {_toml(value)}" for each, value in options.items()]
         lines.append("")
+        report(1)
     return "\n".join(lines)
 
 

@@ -46,14 +46,21 @@ async def _named(tx: Tx, tenant: str, keys: Sequence[str]) -> Stored:
 
 @as_work
 async def apply_plan(
-    tx: Tx, tenant: str, make: MakePlan, actor: str, at: datetime | None = None, token: str | None = None
+    tx: Tx,
+    tenant: str,
+    make: MakePlan,
+    actor: str,
+    at: datetime,
+    token: str | None = None,
+    ready: Callable[[int], None] = lambda _: None,
 ) -> Plan:
-    """Do what a plan says: all of it, or nothing. With the time and the token of one that was made before, only if it
-    still says the same; or if nothing is left to do, as after an answer that was lost."""
+    """Do what a plan says, of the time `at`: all of it, or nothing. With the token of one that was made before, only if
+    it still says the same; or if nothing is left to do, as after an answer that was lost. `ready` is called with the
+    number of schedules that are ready to be written."""
     _check_age(at, tx.now)
     stored = await _stored(tx, tenant, lock=True)
-    plan = make(stored, tx.now if at is None else at)
-    if at is not None and token is not None and token != plan.token and plan.changes:
+    plan = make(stored, at)
+    if token is not None and token != plan.token and plan.changes:
         raise Refused("plan_outdated", changed=await _changed_since(tx, tenant, at))
     planned = []
     for item in plan.schedules:
@@ -65,7 +72,7 @@ async def apply_plan(
         had = None if template.old is None else template.old.command
         if template.new is not None and template.new.command != had:
             await check_shell(tx, template.new)
-    await write_planned(tx, stored.limits, planned, actor)
+    await write_planned(tx, stored.limits, planned, actor, ready)
     for calendar in plan.calendars:
         if calendar.new is not None and calendar.new is not calendar.old:
             put_audited(tx, _ACTIONS[calendar.action], actor, calendar.old, calendar.new)
@@ -79,8 +86,8 @@ def _action(item: Item[Schedule]) -> str:
     return "paused" if item.action is Action.REMOVED else _ACTIONS[item.action]
 
 
-def _check_age(at: datetime | None, now: datetime) -> None:
-    if at is not None and not now - LONGEST <= at <= now + timedelta(seconds=2):
+def _check_age(at: datetime, now: datetime) -> None:
+    if not now - LONGEST <= at <= now + timedelta(seconds=2):
         raise Refused("plan_outdated", changed=f"it was made at {at:%Y-%m-%d %H:%M} UTC, not today")
 
 

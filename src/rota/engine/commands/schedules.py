@@ -181,11 +181,16 @@ async def _write_one(tx: Tx, limits: Limits | None, change: _Change, actor: str)
 
 
 async def write_planned(
-    tx: Tx, limits: Limits | None, planned: Sequence[tuple[Schedule | None, Schedule, str, str]], actor: str
+    tx: Tx,
+    limits: Limits | None,
+    planned: Sequence[tuple[Schedule | None, Schedule, str, str]],
+    actor: str,
+    ready: Callable[[int], None] = lambda _: None,
 ) -> list[Schedule]:
-    """Write (old, new, action, detail) of a plan, whose keys are known to be free."""
+    """Write (old, new, action, detail) of a plan, whose keys are known to be free. `ready` is called with the number of
+    those that are ready."""
     changes = [_Change(*each) for each in planned]
-    return await _written(tx, limits, changes, changes, [], actor)
+    return await _written(tx, limits, changes, changes, [], actor, ready)
 
 
 async def _written(
@@ -195,6 +200,7 @@ async def _written(
     moving: Sequence[_Change],
     retired: Sequence[_Change],
     actor: str,
+    ready: Callable[[int], None] = lambda _: None,
 ) -> list[Schedule]:
     chains = await Chains.of(tx, [(each.old, each.new) for each in (*moving, *retired)])
     moving = [replace(each, new=chains.written[each.new.id]) for each in moving]
@@ -226,6 +232,7 @@ async def _written(
             continue
         new = backfill.awake(moves[each.new.id].schedule, tx.now)
         written.append(put_audited(tx, each.action, actor, each.old, new, each.detail))
+        ready(len(written))
     for row in (*rows, *after.with_effects(causes.values(), rows)):
         tx.put(row)
     return written

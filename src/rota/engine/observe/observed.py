@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ...domain.errors import Refused, StoreError
 from ...domain.model import Record
-from ...stores.base import PLAIN_COMMIT, CommitOptions, Contents, Proof, RecordTypes, Store, Work
+from ...stores.base import PLAIN_COMMIT, CommitOptions, Contents, Proof, ReadSoFar, RecordTypes, Store, Work
 from ..clock import Clock, SystemClock
 
 __all__ = ["LoopLag", "ObservedStore"]
@@ -64,8 +64,8 @@ class ObservedStore(Store):
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         await self._store.wait(until, of=of)
 
-    async def snapshot(self) -> dict[str, list[Record]]:
-        return await self._store.snapshot()
+    async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
+        return await self._store.snapshot(report)
 
     @property
     def heartbeat(self) -> timedelta:

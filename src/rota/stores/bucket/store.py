@@ -26,7 +26,7 @@ from typing import TypeVar
 import uuid_utils
 
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, Proof, RecordTypes, StoreOfParts, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, Proof, ReadSoFar, RecordTypes, StoreOfParts, Work
 from ..memory.state import by_table
 from ..threads import Threads
 from ..waiting import Waiters
@@ -103,8 +103,8 @@ class BucketStore(StoreOfParts["OpenBucket"]):
     def contents(self) -> BucketContents:
         return self.opened.contents
 
-    async def snapshot(self) -> dict[str, list[Record]]:
-        return await self.opened.run(self.opened.everything)
+    async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
+        return await self.opened.run(partial(self.opened.everything, report))
 
     @property
     def heartbeat(self) -> timedelta:
@@ -177,14 +177,16 @@ class OpenBucket:
 
         return await self.archive_reads.run(work, lambda each: self.run(partial(reading, each)))
 
-    def everything(self) -> dict[str, list[Record]]:
+    def everything(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
         self._catch_up()
         with self.replica.lock:
             rows = self.replica.live.all_rows()
             segments = [(held.key, set(held.obsolete)) for held in self.replica.archive.segments.values()]
-        for key, obsolete in segments:
+        for number, (key, obsolete) in enumerate(segments, start=1):
             archived = self.segment_cache.load(key).all_rows()
             rows += [row for row in archived if (row.table.name, row.record.id) not in obsolete]
+            if report is not None:
+                report(number, len(segments))
         return by_table(rows)
 
     async def run(self, function: Callable[[], T]) -> T:

@@ -22,6 +22,7 @@ from ..base import (
     Clock,
     CommitOptions,
     Contents,
+    ReadSoFar,
     RecordTypes,
     Store,
     Work,
@@ -143,7 +144,7 @@ class MemoryStore(Store):
         self._check_open()
         return self._contents
 
-    async def snapshot(self) -> dict[str, list[Record]]:
+    async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
         self._check_open()
         return by_table(self.state.all_rows())
 

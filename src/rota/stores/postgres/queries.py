@@ -63,6 +63,7 @@ class RecordStatements(NamedTuple):
     get_and_lock: str
     get_and_lock_free: str
     all: str
+    number: str
 
 
 class Statements:

@@ -155,7 +155,10 @@ select {record} from {schema}.{table} where id = any(:ids::text[]) order by id d
 select {record} from {schema}.{table} where id = any(:ids::text[]) order by id desc for update skip locked
 
 -- name: all
-select {record} from {schema}.{table} order by id
+select {record} from {schema}.{table} where id > :after order by id limit :limit
+
+-- name: number
+select count(*) from {schema}.{table}
 
 -- ## Tasks
 

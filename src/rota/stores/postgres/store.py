@@ -20,7 +20,7 @@ import asyncpg
 
 from ...domain.errors import StoreError
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, RecordTypes, StoreOfParts, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, ReadSoFar, RecordTypes, StoreOfParts, Work
 from ..waiting import Waiters
 from .address import Address
 from .clock import DatabaseClock
@@ -111,8 +111,8 @@ class PostgresStore(StoreOfParts["_OpenDatabase"]):
     def contents(self) -> TableContents:
         return self.opened.contents
 
-    async def snapshot(self) -> dict[str, list[Record]]:
-        return await self.opened.read(lambda shared: read_all(shared.database, self.statements))
+    async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
+        return await self.opened.read(lambda shared: read_all(shared.database, self.statements, report))
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task
 from ...domain.task import Update
-from ..base import BufferedTx, PendingTask, RecordTypes, awaited_as
+from ..base import BufferedTx, PendingTask, ReadSoFar, RecordTypes, awaited_as
 from ..codec import TABLES, read_each, readable
 from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
 from ..sql_parameters import MANY_PENDING
@@ -353,9 +353,25 @@ class PostgresTx(BufferedTx):
         return await self._number(statement, {"limit": MANY_PENDING + 1}) > MANY_PENDING
 
 
-async def read_all(transaction: DatabaseTransaction, statements: Statements) -> dict[str, list[Record]]:
-    """All records, by type, each sorted by id."""
-    return {
-        table.name: list(WRITERS[of_type].read(await transaction.fetch_rows(statements.of[of_type].all)))
-        for of_type, table in TABLES.items()
-    }
+AT_ONCE = 5000
+
+
+async def read_all(
+    transaction: DatabaseTransaction, statements: Statements, report: ReadSoFar | None = None
+) -> dict[str, list[Record]]:
+    """All records, by type, each sorted by id, page by page."""
+    number = 0
+    if report is not None:
+        for of_type in TABLES:
+            number += (await transaction.fetch_rows(statements.of[of_type].number))[0][0]
+    found: dict[str, list[Record]] = {}
+    for of_type, table in TABLES.items():
+        records = found[table.name] = []
+        page, after = AT_ONCE, ""
+        while page == AT_ONCE:
+            rows = await transaction.fetch_rows(statements.of[of_type].all, after, AT_ONCE)
+            records += WRITERS[of_type].read(rows)
+            page, after = len(rows), records[-1].id if records else ""
+            if report is not None:
+                report(sum(map(len, found.values())), number)
+    return found

@@ -83,6 +83,9 @@ select body from {table} where id in (select value from json_each(?))
 -- name: all
 select body from {table} order by id
 
+-- name: number
+select count(*) from {table}
+
 -- ## Tasks
 
 -- A task in the line of a gate has the end of time as its available_at: it is never ready, and never next.

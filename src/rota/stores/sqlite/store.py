@@ -25,7 +25,7 @@ import apsw
 
 from ...domain.errors import Invalid, StoreError, Unavailable
 from ...domain.model import Record
-from ..base import PLAIN_COMMIT, Clock, CommitOptions, RecordTypes, StoreOfParts, VirtualTime, Work
+from ..base import PLAIN_COMMIT, Clock, CommitOptions, ReadSoFar, RecordTypes, StoreOfParts, VirtualTime, Work
 from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
@@ -177,8 +177,8 @@ class SqliteStore(StoreOfParts["_OpenFile"]):
     def contents(self) -> FolderContents:
         return self.opened.contents
 
-    async def snapshot(self) -> dict[str, list[Record]]:
-        return await self.opened.read(everything)
+    async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
+        return await self.opened.read(lambda db: everything(db, report))
 
 
 def _options(url: str, query: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import msgspec
 
 from ...domain.errors import Conflict
 from ...domain.model import Record, Schedule, Task, Template
-from ..base import BufferedTx
+from ..base import BufferedTx, ReadSoFar
 from ..codec import TABLES, Column, Table, getter, micros, readable
 from ..queries import RECORD_OF, Query
 from ..sql_files import load
@@ -84,8 +84,8 @@ class _Statements:
             "values": ", ".join(f"?{place}" for place in number.values()),
             "unchanged": " and ".join(f"{name} is ?{number[name]}" for name in fixed),
         }
-        self.insert, self.delete, self.get, self.get_many, self.all = (
-            _SQL[name].format(**words) for name in ("insert", "delete", "get", "get_many", "all")
+        self.insert, self.delete, self.get, self.get_many, self.all, self.number = (
+            _SQL[name].format(**words) for name in ("insert", "delete", "get", "get_many", "all", "number")
         )
         self._identifies = 2 + len(fixed)
         self._whole = _Replacement(table, table.columns[len(fixed) :])
@@ -153,12 +153,19 @@ class SqliteTx(BufferedTx):
         return tally(self._db, query, by)
 
 
-def everything(db: apsw.Connection) -> dict[str, list[Record]]:
+def everything(db: apsw.Connection, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
     """All records, by type, each sorted by id."""
-    return {
-        table.name: [table.decode(body) for (body,) in db.execute(STATEMENTS[of_type].all)]
-        for of_type, table in TABLES.items()
-    }
+    number = 0 if report is None else sum(db.execute(each.number).get for each in STATEMENTS.values())
+    found: dict[str, list[Record]] = {}
+    done = 0
+    for of_type, table in TABLES.items():
+        records = found[table.name] = []
+        for (body,) in db.execute(STATEMENTS[of_type].all):
+            records.append(table.decode(body))
+            done += 1
+            if report is not None and (done % 1000 == 0 or done == number):
+                report(done, number)
+    return found
 
 
 def flush(db: apsw.Connection, tx: SqliteTx, *, alone: bool = False) -> None:

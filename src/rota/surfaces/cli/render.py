@@ -72,10 +72,14 @@ LEGEND = ("completed", "failed", "skipped", "running", "cancelled", "buffered")
 class Bar(Protocol):
     def advance(self, steps: int) -> None: ...
 
+    def reach(self, done: int, total: int) -> None: ...
+
 
 class NoBar:
     def advance(self, steps: int) -> None:
         """Nobody is watching."""
+
+    def reach(self, done: int, total: int) -> None: ...
 
 
 class Sign:
@@ -98,6 +102,13 @@ class Sign:
         self._done += steps
         self._draw()
 
+    def reach(self, done: int, total: int) -> None:
+        """Of something whose number is known only when it has begun."""
+        self._done, self._total = done, total
+        if self._shown is not None:
+            self._shown.columns = self._columns()
+        self._draw()
+
     def stop(self) -> None:
         self._timer.cancel()
         self._timer.join()
@@ -115,7 +126,7 @@ class Sign:
 
     def _draw(self) -> None:
         if self._shown is not None:
-            self._shown.update(self._shown.task_ids[0], completed=self._done)
+            self._shown.update(self._shown.task_ids[0], completed=self._done, total=self._total)
 
     def _columns(self) -> list[Any]:
         from rich import progress

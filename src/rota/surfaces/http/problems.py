@@ -22,7 +22,16 @@ from ...domain.errors import Refused, RotaError, Unavailable
 from ..shapes import Answer
 from .fields import as_given, in_words_of
 
-__all__ = ["CONTENT_TYPE", "Problem", "ProblemDocument", "Unreadable", "install", "respond", "status_of"]
+__all__ = [
+    "CONTENT_TYPE",
+    "Problem",
+    "ProblemDocument",
+    "Unreadable",
+    "from_error",
+    "install",
+    "respond",
+    "status_of",
+]
 
 log = logging.getLogger("rota.http")
 
@@ -127,7 +136,7 @@ def install(api: FastAPI) -> None:
 
     @api.exception_handler(RotaError)
     async def refused(request: Request, error: RotaError) -> Response:
-        return respond(_from_error(error, request), request.url.path)
+        return respond(from_error(error, request), request.url.path)
 
     @api.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -148,7 +157,7 @@ def status_of(error: RotaError) -> int:
     return _STATUS.get(error.code, 409 if isinstance(error, Refused) else 500)
 
 
-def _from_error(error: RotaError, request: Request) -> Problem:
+def from_error(error: RotaError, request: Request) -> Problem:
     if not isinstance(error, Refused):
         return _from_store(error, request)
     members: dict[str, Any] = {}

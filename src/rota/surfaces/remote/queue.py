@@ -113,9 +113,11 @@ class RemoteQueue(Queue):
     async def _call(self, name: str, given: Mapping[str, Any]) -> Any:
         """Make the request; what it answers."""
         body = msgspec.json.encode(wire.written_arguments(_prepared(name, given)))
-        async with self._asked("POST", f"/calls/{name}", content=body) as response:
-            await response.aread()
-            answered = _decoded(self._server, response.content, wire.Answered)
+        report = given.get("report")
+        headers = {} if report is None else {wire.PROGRESS_HEADER: "lines"}
+        async with self._asked("POST", f"/calls/{name}", content=body, headers=headers) as response:
+            content = await (response.aread() if report is None else self._awaited(response, report))
+            answered = _decoded(self._server, content, wire.Answered)
         for sentence in answered.warnings:
             warnings.warn(sentence, UnhandledKind, stacklevel=3)
         try:
@@ -123,6 +125,20 @@ class RemoteQueue(Queue):
         except msgspec.DecodeError:
             self._check_version(response)
             raise
+
+    async def _awaited(self, response: httpx.Response, report: Report) -> bytes:
+        """The answer, if it is not a refusal, after lines that say how far it is."""
+        last: list[bytes] = []
+        async for piece in response.aiter_bytes():
+            *ended, begun = piece.split(b"\n")
+            for end in ended:
+                report(int(b"".join([*last, end])))
+                last.clear()
+            last.append(begun)
+        status, _, content = b"".join(last).partition(b" ")
+        if status != b"200":
+            self._refuse(response, int(status), content)
+        return content
 
     @asynccontextmanager
     async def _asked(self, method: str, path: str, **options: Any) -> AsyncIterator[httpx.Response]:
@@ -132,8 +148,7 @@ class RemoteQueue(Queue):
         try:
             async with self._client.stream(method, self._place + path, **options) as response:
                 if response.status_code >= 300:
-                    await response.aread()
-                    self._refuse(response)
+                    self._refuse(response, response.status_code, await response.aread())
                 yield response
         except httpx.HTTPError as error:
             problem = str(error) or type(error).__name__
@@ -145,13 +160,13 @@ class RemoteQueue(Queue):
         if theirs != __version__:
             raise Refused("other_version", server=self._server, theirs=theirs, here=__version__)
 
-    def _refuse(self, response: httpx.Response) -> NoReturn:
-        problem = _decoded(self._server, response.content, _Problem)
+    def _refuse(self, response: httpx.Response, status: int, content: bytes) -> NoReturn:
+        problem = _decoded(self._server, content, _Problem)
         if "call" in problem.details or problem.details.get("field", "").startswith(("body", "$")):
             self._check_version(response)
         if problem.code == "unauthorized" and self._key is None:
             raise Invalid("key", f"{self._server} wants one", "give it with --key or as ROTA_KEY")
-        if response.status_code >= 500:
+        if status >= 500:
             raise Unavailable(f"{self._server}: {problem.detail}", server=self._server)
         raise _refusal(problem)
 

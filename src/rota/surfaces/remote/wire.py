@@ -24,18 +24,20 @@ from ..python.client import Page, Queue
 __all__ = [
     "ABOUT_ALL_TENANTS",
     "CALLS",
+    "PROGRESS_HEADER",
     "VERSION_HEADER",
     "Answered",
     "named_arguments",
     "read_answer",
     "read_arguments",
+    "reports",
     "written_answer",
     "written_arguments",
 ]
 
 _OF_VIEWERS = """
-now get task_id list count waiting steps artifacts get_schedule list_schedules runs preview why schedule_history alarms
-schedule_id template_id
+now get task_id list count waiting steps artifacts get_schedule list_schedules runs count_runs preview why
+schedule_history alarms schedule_id template_id
 alarm_rules get_template list_templates get_calendar list_calendars nodes list_queues task_limits plan export forecast
 """
 _OF_OPERATORS = """
@@ -61,6 +63,10 @@ CALLS: Mapping[str, Role] = {
 
 VERSION_HEADER = "Rota-Version"
 """In an answer: the version of the server."""
+
+PROGRESS_HEADER = "Rota-Progress"
+"""In a request: before the answer, which follows its status, there are to be lines, each with how many steps were done
+since the one before."""
 
 _NOT_OVER_HTTP = ("connection", "report")
 _VALUES: Mapping[str, type[msgspec.Struct]] = {
@@ -100,6 +106,11 @@ def named_arguments(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     for each in rest:
         given |= given.pop(each, {})
     return given
+
+
+def reports(name: str) -> bool:
+    """Whether the call says how far it is."""
+    return "report" in signature(getattr(Queue, name)).parameters
 
 
 def written_arguments(value: Any) -> Any:

@@ -73,8 +73,10 @@ def apply(session: Session, file: str, prune: bool, force: bool, yes: bool) -> N
         session.screen.still()
         if made.changes and not confirmed("Apply this?", yes):
             return None
-        with session.screen.busy(f"applying {counted(len(made.changes), 'change')}"):
-            return await queue.apply(source, made, prune=prune, force=force)
+        steps = len(_schedules_of(source)) + 2 * sum(bool(each.differences) for each in made.schedules)
+        what = f"applying {counted(len(made.changes), 'change')}"
+        with session.screen.progress(what, steps) as bar:
+            return await queue.apply(source, made, prune=prune, force=force, report=bar.advance)
 
     applied(session, work)
 
@@ -99,10 +101,9 @@ def export(session: Session, output: Path | None, format_: str | None) -> None:
     if output is None and session.as_json:
         chosen = "json"
     document = session.run(lambda queue: queue.export())
-    with session.screen.busy(
-        f"writing {counted(len(document['schedules']), 'schedule')} as {chosen.upper()}"
-    ):
-        text = files.write(document, chosen)
+    number = sum(map(len, document.values()))
+    with session.screen.progress(f"writing {chosen.upper()}", number) as bar:
+        text = files.write(document, chosen, report=bar.advance)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -160,12 +161,12 @@ def _warned(line: str) -> str:
 
 
 async def _planned(session: Session, queue: Queue, source: App | Mapping[str, Any], **how: bool) -> Plan:
-    """With a bar, unless the plan is made by a server, which says nothing until it is done."""
-    declared = source.get("schedules", {}) if isinstance(source, Mapping) else source.schedules
-    is_here = session.settings()["server"] is None
-    what = "planning" if is_here else f"planning {counted(len(declared), 'schedule')}"
-    with session.screen.progress(what, len(declared) if is_here else None) as bar:
+    with session.screen.progress("planning", len(_schedules_of(source))) as bar:
         return await queue.plan(source, **how, report=bar.advance)
+
+
+def _schedules_of(source: App | Mapping[str, Any]) -> Mapping[str, Any]:
+    return source.get("schedules", {}) if isinstance(source, Mapping) else source.schedules
 
 
 def _source_of(session: Session, name: str) -> App | Mapping[str, Any]:
@@ -173,8 +174,10 @@ def _source_of(session: Session, name: str) -> App | Mapping[str, Any]:
     if name.endswith(_SUFFIXES) or Path(name).exists():
         from ... import files
 
-        with session.screen.busy(f"reading {name}"):
-            return files.read(Path(name))
+        path = Path(name)
+        size = path.stat().st_size if files.format_of(path) == "yaml" and path.is_file() else None
+        with session.screen.progress(f"reading {name}", size, of_bytes=True) as bar:
+            return files.read(path, report=bar.advance)
     from ..apps import load_app
 
     found = load_app(name)

@@ -255,22 +255,13 @@ def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
     async def work(queue: Queue) -> None:
         if not hard:
             return await queue.delete_schedule(schedule_id)
-        total = await _number_of_runs(session, queue, schedule_id)
+        total = await queue.count_runs(schedule_id) if session.screen.is_watched else None
         with session.screen.progress("removing runs", total) as bar:
             return await queue.delete_schedule(schedule_id, hard=True, report=bar.advance)
 
     session.run(work)
     again = "" if hard else f"; `rota schedule restore {schedule_id}` brings it back"
     session.tell({"id": schedule_id, "deleted": True, "hard": hard}, f"deleted {schedule_id}{again}")
-
-
-async def _number_of_runs(session: Session, queue: Queue, schedule_id: str) -> int | None:
-    """For who is watching. A server says nothing until all are gone."""
-    if not session.screen.is_watched or session.settings()["server"] is not None:
-        return None
-    from ....engine.queries import number_of_runs
-
-    return await queue.store.read(number_of_runs(queue.tenant, schedule_id))
 
 
 @command(examples=["rota schedule restore daily-report"])

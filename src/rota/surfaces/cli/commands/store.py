@@ -25,7 +25,7 @@ from ....engine.queries.health import (
     check_serving,
 )
 from ....engine.queries.workflows import check_workflows
-from ....stores.base import CommitOptions, Proof, Store
+from ....stores.base import CommitOptions, Proof, ReadSoFar, Store
 from ...durations import short
 from ...stores import make_store, without_secrets
 from ...words import counted
@@ -169,8 +169,8 @@ def doctor(session: Session, deep: bool, repair: bool) -> None:
     overdue, lost or stuck? Each with what to do about it. Exit code 1 if something is wrong."""
     settings = session.store_settings()
     store = _store(session)
-    with session.screen.busy("reading every record" if deep else "examining"):
-        findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair))
+    with session.screen.progress("reading every record" if deep else "examining", None) as bar:
+        findings = asyncio.run(examine(store, settings["tenant"], deep=deep, repair=repair, report=bar.reach))
     if session.as_json:
         session.screen.json([finding._asdict() for finding in findings])
     else:
@@ -199,8 +199,16 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-async def examine(store: Store, tenant: str, *, deep: bool = False, repair: bool = False) -> list[Finding]:
-    """`repair`: also say, step by step, what can be done about what cannot be read."""
+async def examine(
+    store: Store,
+    tenant: str,
+    *,
+    deep: bool = False,
+    repair: bool = False,
+    report: ReadSoFar | None = None,
+) -> list[Finding]:
+    """`repair`: also say, step by step, what can be done about what cannot be read. `report` hears how many records a
+    `deep` look has read."""
     reachable = await _open(store, repair=repair)
     if not all(finding.ok for finding in reachable):
         return reachable
@@ -211,7 +219,7 @@ async def examine(store: Store, tenant: str, *, deep: bool = False, repair: bool
             *await _upkeep(store),
             await _writable(store),
             await _clock(store),
-            *await _state(store, tenant, deep=deep, repair=repair),
+            *await _state(store, tenant, deep=deep, repair=repair, report=report),
         ]
     finally:
         await store.close()
@@ -284,7 +292,9 @@ async def _clock(store: Store) -> Finding:
     return Finding("clock", True, f"within {short(SKEW)} of this machine's")
 
 
-async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list[Finding]:
+async def _state(
+    store: Store, tenant: str, *, deep: bool, repair: bool, report: ReadSoFar | None
+) -> list[Finding]:
     findings: list[Finding] = []
     try:
         health = await store.read(check_health(tenant))
@@ -298,7 +308,7 @@ async def _state(store: Store, tenant: str, *, deep: bool, repair: bool) -> list
         if health.unreadable:
             findings.append(_left_out(health.unreadable))
         if deep:
-            findings.append(_broken(broken_records(await store.snapshot())))
+            findings.append(_broken(broken_records(await store.snapshot(report))))
     except Corrupt as problem:
         findings.append(_unreadable(problem, repair=repair))
     except StoreError as problem:

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 
 from .... import __version__
-from ....domain.errors import NotFound, Refused
+from ....domain.errors import NotFound, Refused, RotaError
 from ....domain.model import ApiKey, Tenant, WorkflowTarget
 from ... import files
 from ...remote import wire
 from ..access import ALL_TENANTS
-from ..problems import Problem, status_of
+from ..problems import Problem, from_error, respond, status_of
 from ..reading import Router, read_json
 from ..service import Acting, TenantName, answer, of
 from .plans import check_declared
@@ -24,6 +27,7 @@ __all__ = ["router"]
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["calls"])
 Given = dict[str, Any]
+_TELL_EVERY = timedelta(milliseconds=200)
 _HEADERS = {wire.VERSION_HEADER: __version__, "Cache-Control": "no-store"}
 
 
@@ -40,11 +44,43 @@ async def call(request: Request, tenant: TenantName, name: str) -> Response:
         _check_reach(queue, name, given)
         if name in _CHECKS:
             await _CHECKS[name](request, queue, given)
+    except Refused as refused:
+        return _refused(refused)
+    if wire.PROGRESS_HEADER in request.headers and wire.reports(name):
+        return StreamingResponse(_watched(request, queue, name, given), headers=_HEADERS)
+    return await _called(request, queue, name, given)
+
+
+async def _called(request: Request, queue: Acting, name: str, given: Given) -> Response:
+    try:
         found = await getattr(queue, name)(**given)
     except Refused as refused:
         return _refused(refused)
     await _forget(request, found)
     return answer({"answer": wire.written_answer(found), "warnings": queue.warnings}, headers=_HEADERS)
+
+
+async def _watched(request: Request, queue: Acting, name: str, given: Given) -> AsyncIterator[bytes]:
+    """Lines, now and then, with the number of steps that were done since the last one; behind them the answer, after
+    its status, since that of the response has been sent by then."""
+    done = told = 0
+
+    def report(steps: int) -> None:  # maybe in another thread
+        nonlocal done
+        done += steps
+
+    calling = asyncio.create_task(_called(request, queue, name, {**given, "report": report}))
+    try:
+        while not calling.done():
+            await asyncio.wait([calling], timeout=_TELL_EVERY.total_seconds())
+            steps, told = done - told, done
+            yield b"%d\n" % steps
+        response = await calling
+    except RotaError as error:
+        response = respond(from_error(error, request), request.url.path)
+    finally:
+        calling.cancel()
+    yield b"%d %b" % (response.status_code, bytes(response.body))
 
 
 def _refused(refused: Refused) -> Response:

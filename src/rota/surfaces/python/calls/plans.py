@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ class PlanCalls(Calls):
         """What would change if the store said what a file says (its path, its content, or an app): created, changed and
         removed, and which times appear, vanish or move. Nothing is written. `report` is called with 1 for each schedule
         of the file that has been compared."""
-        make = await self._make(source, prune, force, report=report)
-        return make(*await self.store.read(commands.read_stored(self.tenant)))
+        declared = await self._declaration_of(source)
+        return await self._planned(declared, prune, force, report=report)
 
     async def apply(
         self,
@@ -47,13 +48,23 @@ class PlanCalls(Calls):
         *,
         prune: bool = False,
         force: bool = False,
+        report: Report | None = None,
     ) -> Plan:
         """Make the store say what a file says, in one transaction. With the `plan` that was made of it (or its time and
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
-        overwritten with `force`."""
+        overwritten with `force`. `report` is called with 1 for each schedule of the file that has been compared and for
+        each that is ready to be written. Then all are written at once."""
         at, token = (plan.at, plan.token) if isinstance(plan, Plan) else plan or (None, None)
-        make = await self._make(source, prune, force, plan if isinstance(plan, Plan) else None)
-        return await self._commit(commands.apply_plan(self.tenant, make, self.actor, at, token))
+        declared = await self._declaration_of(source)
+        if isinstance(plan, Plan):
+            known = plan
+            if report is not None:
+                report(len(declared.schedules))
+        else:
+            known = await self._planned(declared, prune, force, at, report)
+        make = self._making(declared, prune, force, known)
+        ready = _counting(report)
+        return await self._commit(commands.apply_plan(self.tenant, make, self.actor, known.at, token, ready))
 
     async def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
         """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
@@ -73,18 +84,24 @@ class PlanCalls(Calls):
             },
         }
 
-    async def _make(
+    async def _planned(
         self,
-        source: Source,
+        declared: Declaration,
         prune: bool,
         force: bool,
-        known: Plan | None = None,
+        at: datetime | None = None,
         report: Report | None = None,
-    ) -> commands.MakePlan:
-        """What makes the plan; `known`, if it would be the same: that is half of the time of an apply."""
-        declared = await self._declaration_of(source)
+    ) -> Plan:
+        """The plan for what is stored now. It is made beside the loop: of thousands of schedules it takes seconds."""
         if report is not None:
             declared = replace(declared, report=report)
+        stored, now = await self.store.read(commands.read_stored(self.tenant))
+        return await asyncio.to_thread(self._making(declared, prune, force), stored, at or now)
+
+    def _making(
+        self, declared: Declaration, prune: bool, force: bool, known: Plan | None = None
+    ) -> commands.MakePlan:
+        """What makes the plan; `known`, if it would be the same: that is half of the time of an apply."""
 
         def make(stored: Stored, at: datetime) -> Plan:
             wanted = _with_hidden(declared, stored)
@@ -131,6 +148,19 @@ class PlanCalls(Calls):
             new=new,
             changes=changes,
         )
+
+
+def _counting(report: Report | None) -> Callable[[int], None]:
+    """For a work, which may run again, and says how many it has done in this run."""
+    reported = 0
+
+    def done(number: int) -> None:
+        nonlocal reported
+        if report is not None:
+            report(number - reported)
+        reported = number
+
+    return done
 
 
 def _with_hidden(declared: Declaration, stored: Stored) -> Declaration:

@@ -289,6 +289,10 @@ class ScheduleCalls(Calls):
             )
         )
 
+    async def count_runs(self, schedule_id: str) -> int:
+        """How long the ledger of a schedule is, living or else deleted."""
+        return await self.store.read(queries.number_of_runs(self.tenant, check_key(schedule_id)))
+
     async def runs(
         self,
         schedule_id: str,
