@@ -70,6 +70,7 @@ SCHEDULE_CALLS = [
         "restore_schedule",
         "schedule_history",
         "put_back_schedule",
+        "count_runs",
         "runs",
         "preview",
         "clock_changes",

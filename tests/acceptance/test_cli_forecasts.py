@@ -27,17 +27,18 @@ def test_a_peak_is_seen_and_spread() -> None:
     assert "12 schedules have no ended run yet: their work is missing.\n" in shown
     assert f"{HOUR:02}:00  12 runs: report-" in shown
     assert " and 7 more\n" in shown
-    assert f"12 schedules fire at {HOUR:02}:00; spreading them over " in shown
+    assert f"12 schedules fire at {HOUR:02}:00; spreading 11 of them over " in shown
     assert max(map(len, shown.splitlines())) <= 80
     command = shown.splitlines()[-1].strip().removeprefix("rota ")
     assert complaint(command) == "nobody can be asked here: give --yes"
     dry = rota(f"{command} --dry-run").stdout
-    assert dry.count(" → ") == 12
+    assert dry.count(" → ") == 11
     planned = document("spread --dry-run")
-    assert (planned["moving"], planned["before"], len(planned["moves"])) == (12, 12, 12)
-    assert rota(f"{command} --yes").stdout.endswith("Spread 12 schedules.\n")
+    assert (planned["moving"], planned["before"], len(planned["moves"])) == (11, 12, 11)
+    assert planned["over_seconds"] == 300
+    assert rota(f"{command} --yes").stdout.endswith("Spread 11 schedules.\n")
     found = document("forecast --by minute")
-    assert (len(found["spans"]), found["runs"]) == (1441, 12)
+    assert (len(found["spans"]), found["runs"], found["work_seconds"]) == (1441, 12, 0.0)
     assert max(each["runs"] for each in found["spans"]) == planned["after"]
     assert complaint("spread --dry-run", code=1).startswith(
         "nothing at any minute of the next 24 hours is worth spre"

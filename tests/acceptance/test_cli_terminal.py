@@ -277,6 +277,11 @@ def test_what_may_have_been_meant_is_said() -> None:
     )
     assert complaint("template show backp", code=1).endswith("did you mean 'backup'?")
     assert complaint("schedule show something-else", code=1) == "there is no schedule 'something-else'"
+    known = document("schedule show daily-report")["uid"]
+    rota("schedule delete daily-report")
+    sentence = complaint("schedule show daily-report", code=1)
+    assert f"one with the id {known} was deleted at " in sentence
+    assert sentence.endswith("`rota schedule restore daily-report` brings it back")
     rota("calendar create closing-days --day 2026-12-25")
     assert complaint("calendar show closing-day", code=1).endswith("did you mean 'closing-days'?")
     rota("tenant create acme")

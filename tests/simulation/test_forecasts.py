@@ -45,7 +45,9 @@ async def test_a_peak_is_spread_once_and_for_all(world: World) -> None:
         await world.schedule(f"s{number}", cron="0 9 * * *")
     await world.schedule("often", cron="*/2 * * * *")
     planned = await world.queue.spread(over=10 * MINUTE, dry_run=True)
-    assert (planned.at, planned.schedules, planned.moving, planned.before) == (NINE, 13, 12, 13)
+    assert (planned.at, planned.schedules, planned.moving, planned.before) == (NINE, 13, 11, 13), (
+        "one of them stays"
+    )
     assert (await world.queue.get_schedule("s9")).offset == timedelta(0), "a dry run does nothing"
     await world.schedule("new", cron="5 9 * * *")
     with pytest.raises(

@@ -171,7 +171,9 @@ def spread_lines(spread: Spread, clock: Clock, shown: int = 20) -> Iterator[str]
         yield f"  … and {spread.moving - shown:,} more"
     stay = spread.schedules - spread.moving
     if stay > 0:
-        yield from wrap(f"{stay:,} stay: they have an offset or a jitter, or fire again too soon.", _WIDTH)
+        them = "1 stays" if stay == 1 else f"{stay:,} stay"
+        why = "first of the minute, or with an offset or a jitter, or firing again too soon"
+        yield from wrap(f"{them}: {why}.", _WIDTH)
     yield from wrap("Each gets this offset at its other times, too; --offset 0 takes it away again.", _WIDTH)
 
 

@@ -106,10 +106,11 @@ def _shapes_in(kind: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 def plain(value: Any) -> Any:
-    """A record as plain values, or whatever holds records: a list, a page, an object."""
+    """A record as plain values, or whatever holds records: a list, a page, an object. Names are in snake_case, also
+    those of an answer."""
     match value:
         case Answer():
-            return msgspec.to_builtins(value)
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
         case msgspec.Struct():
             own = _OWN.get(type(value))
             return fields_of(value, leave_out=_NOT_TOLD.get(type(value), ())) if own is None else own(value)

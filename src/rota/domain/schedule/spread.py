@@ -81,7 +81,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     def with_moves(self, moves: Sequence[Moved]) -> Spread:
         told = "".join(f"{each.id} {each.before.isoformat()} {each.offset}\n" for each in moves)
         token = blake2b(told.encode(), digest_size=16).hexdigest()
-        return replace(self, moves=tuple(moves[:LISTED]), token=token)
+        return replace(self, moving=len(moves), moves=tuple(moves[:LISTED]), token=token)
 
     def sentence(self, clock: str) -> str:
         """In words; `clock` is the minute, as whoever reads it knows it."""
@@ -95,21 +95,25 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spread_out(at: datetime, over: timedelta, loads: Sequence[int], schedules: int, moving: int) -> Spread:
-    """What becomes of the peak. `loads` are the runs of each minute of the while, those that move among the first."""
+    """What becomes of the peak. `loads` are the runs of each minute of the while, those that may move among the
+    first; one of them stays at its time, if its minute has room."""
     rest = [loads[0] - moving, *loads[1:]]
-    after = max(load + share for load, share in zip(rest, _shares(rest, moving), strict=True))
+    shares = _shares(rest, moving)
+    after = max(load + share for load, share in zip(rest, shares, strict=True))
+    moving -= shares[0] > 0
     return Spread(at=at, over=over, schedules=schedules, moving=moving, before=loads[0], after=after)
 
 
 def moves(movers: Iterable[Mover], loads: Sequence[int]) -> list[Moved]:
-    """What becomes of each of those that move."""
+    """What becomes of each of those that move, of those that may."""
     able = sorted(movers, key=lambda each: each.key)
     left, shares = iter(able), _shares([loads[0] - len(able), *loads[1:]], len(able))
-    return [
+    spread = (
         _moved(next(left), minute, place, share)
         for minute, share in enumerate(shares)
         for place in range(share)
-    ]
+    )
+    return [each for each in spread if each.offset]
 
 
 def _shares(loads: Sequence[int], number: int) -> list[int]:

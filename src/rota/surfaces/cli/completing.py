@@ -118,12 +118,30 @@ _NAMES = {
 
 
 async def suggested(queue: Queue, problem: NotFound) -> NotFound:
-    """The same problem. If there is a name close to the one that was looked for, it is named."""
+    """The same problem. If it is about a schedule that was deleted, that is said; else, if there is a name close to the
+    one that was looked for, it is named."""
     from difflib import get_close_matches
 
     for what, name in problem.details.items():
+        if what == "schedule" and (deleted := await _deletion(queue, str(name))) is not None:
+            problem.args = (f"{problem}; {deleted}",)
+            continue
         near = get_close_matches(str(name), await _NAMES[what](queue), 2) if what in _NAMES else []
         if near:
             meant = " or ".join(repr(each) for each in near)
             problem.args = (f"{problem}; did you mean {meant}?",)
     return problem
+
+
+async def _deletion(queue: Queue, name: str) -> str | None:
+    """Of a schedule that was deleted and can be restored: when, and how."""
+    from ...domain.errors import NotFound
+
+    try:
+        last = (await queue.schedule_history(name))[-1]
+    except NotFound:
+        return None
+    if last.action != "deleted":
+        return None
+    shown = f"`rota schedule history {name}` shows it, `rota schedule restore {name}` brings it back"
+    return f"one with the id {last.subject_id} was deleted at {last.at:%Y-%m-%d %H:%M} UTC: {shown}"

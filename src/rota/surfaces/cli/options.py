@@ -311,7 +311,7 @@ def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[d
         from . import completing
 
         settings["shell_complete"] = getattr(completing, _COMPLETED[name])
-    others = ["-t", "--type", "--kind"] if name == "task_type" else []
+    others = {"task_type": ["-t", "--type", "--kind"], "run_at": ["--at"]}.get(name, [])
     return click.option(*others, flag, name, **settings)
 
 
