@@ -18,7 +18,7 @@ from ..domain.errors import Conflict
 from .base import CommitOptions, RecordTypes, Work
 from .threads import Threads
 
-__all__ = ["ATTEMPTS", "Groups", "Job", "drive", "run_work", "written_by"]
+__all__ = ["ATTEMPTS", "Groups", "Job", "drive", "fail", "run_work", "written_by"]
 
 ATTEMPTS = 5
 """How often a work is run before its conflict reaches the caller."""
@@ -74,6 +74,12 @@ class Job(Generic[T]):
             self.future.set_exception(self.error)
         else:
             self.future.set_result(self.value)  # type: ignore[arg-type]  # a job without an error has its value
+
+
+def fail(jobs: Iterable[Job[Any]], error: BaseException) -> None:
+    """Note in each job why nothing of its work was written."""
+    for job in jobs:
+        job.error, job.written = error, frozenset()
 
 
 def written_by(jobs: Iterable[Job[Any]]) -> RecordTypes:

@@ -19,7 +19,7 @@ import uuid_utils
 from ...domain.errors import StoreError, Unavailable
 from ...domain.model import Record, Task
 from ..memory.state import Row
-from ..works import Job, run_work
+from ..works import Job, fail, run_work
 from .archive.lookups import NeedsArchive
 from .archive.segments import Segment
 from .formats import EntryHeader, encode
@@ -72,8 +72,7 @@ class Committer:
         try:
             self._commit(jobs)
         except StoreError as error:
-            for job in jobs:
-                job.error, job.written = error, frozenset()
+            fail(jobs, error)
 
     def _commit(self, jobs: list[Job[Any]]) -> None:
         self._time.refresh()
@@ -149,7 +148,7 @@ class Committer:
             job.value, tx = run_work(job.work, lambda: BucketTx(self._replica, self._time.now()), trial.flush)
             job.written = tx.written or ({Task} if tx.moved else frozenset())
         except BaseException as error:  # it belongs to the caller of this work
-            job.error, job.written = error, frozenset()
+            fail([job], error)
 
     def _append(self, draft: _Draft) -> bool:
         header = draft.header

@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...domain.errors import Conflict, StoreError
 from ..base import CommitOptions, RecordTypes, Work
-from ..works import ATTEMPTS, Job, written_by
+from ..works import ATTEMPTS, Job, fail, written_by
 from .errors import Blocked
 from .transaction import LockedElsewhere
 from .tx import SharedTransaction
@@ -191,7 +191,7 @@ class _Group:
         try:
             return await self._run_in_transaction(lambda shared: self._commit_together(shared, jobs))
         except ConnectionLost as lost:
-            return _fail(jobs, lost.error)
+            return fail(jobs, lost.error)
         except Blocked:
             if len(jobs) > 1:
                 jobs = await self._commit_each(jobs)
@@ -199,7 +199,7 @@ class _Group:
         except Exception as error:
             if len(jobs) == 1:
                 tries -= 1
-                _fail(jobs, error)
+                fail(jobs, error)
                 if not isinstance(error, Conflict):
                     return None
         blocked: list[Job[Any]] = []
@@ -245,12 +245,12 @@ class _Group:
                 )
                 break
             except ConnectionLost as lost:
-                _fail([job], lost.error)
+                fail([job], lost.error)
                 break
             except Exception as error:
                 if isinstance(error, Blocked) and not wait_for_locks and not job.options.fail_if_locked:
                     raise
-                _fail([job], error)
+                fail([job], error)
                 if not isinstance(error, Conflict):
                     break
             await asyncio.sleep(0.002 * attempt * self._random.random())
@@ -284,8 +284,3 @@ class _Group:
                 await shared.pending_writes.add(tx)
         await shared.pending_writes.flush(commit=True)
         self._to_run = left
-
-
-def _fail(jobs: list[Job[Any]], error: BaseException) -> None:
-    for job in jobs:
-        job.error, job.written = error, frozenset()

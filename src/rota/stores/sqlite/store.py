@@ -23,13 +23,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import apsw
 
-from ...domain.errors import Invalid, StoreError, Unavailable
+from ...domain.errors import Invalid, Unavailable
 from ...domain.model import Record
 from ..base import PLAIN_COMMIT, Clock, CommitOptions, ReadSoFar, RecordTypes, StoreOfParts, VirtualTime, Work
 from ..secrets import without_secrets
 from ..sql_files import load
 from ..waiting import Waiters
-from ..works import Groups, Job, drive, run_work
+from ..works import Groups, Job, drive, fail, run_work
 from .contents import FolderContents
 from .file import DataVersion, FileThread, FileWatch, Header, SqliteFile
 from .schema import check, migrate, plan
@@ -54,19 +54,19 @@ def commit(db: apsw.Connection, file: SqliteFile, clock: Clock, jobs: list[Job[A
     try:
         db.execute(_SQL["begin_write"])
     except apsw.Error as error:
-        return _fail(jobs, file, error)
+        return _fail_in_words(jobs, file, error)
     try:
         _run(db, clock, jobs)
         if (gone := file.gone()) is not None:
             _roll_back(db)
-            return _answer(jobs, gone)
+            return fail(jobs, gone)
         with file.committing(writes=any(job.written for job in jobs)):
             db.execute(_SQL["commit"])
         return None
     except apsw.Error as error:
         _roll_back(db)
         if len(jobs) == 1:
-            return _fail(jobs, file, error)
+            return _fail_in_words(jobs, file, error)
     for job in jobs:
         commit(db, file, clock, [job])
     return None
@@ -83,18 +83,13 @@ def _run(db: apsw.Connection, clock: Clock, jobs: list[Job[Any]]) -> None:
         except apsw.Error:
             raise
         except BaseException as error:  # whatever it is belongs to the caller of this work
-            job.error, job.written = error, frozenset()
+            fail([job], error)
 
 
-def _fail(jobs: list[Job[Any]], file: SqliteFile, error: apsw.Error) -> None:
+def _fail_in_words(jobs: list[Job[Any]], file: SqliteFile, error: apsw.Error) -> None:
     problem = file.in_words(error)
     problem.__cause__ = error
-    _answer(jobs, problem)
-
-
-def _answer(jobs: list[Job[Any]], problem: StoreError) -> None:
-    for job in jobs:
-        job.error, job.written = problem, frozenset()
+    fail(jobs, problem)
 
 
 def _roll_back(db: apsw.Connection) -> None:
