@@ -82,7 +82,7 @@ def population() -> list[Task]:
 async def test_an_update_is_applied_to_what_the_query_finds(store: Store) -> None:
     before = {each.id: each for each in await put(store, *population())}
     claimed = await store.transact(claim(3))
-    expected = [claiming().applied_to(before[id]) for id in "abc"]
+    expected = claiming().applied_to([before[id] for id in "abc"])
     assert claimed == [replace(each, version=2) for each in expected]
     for id, old in before.items():
         now = {each.id: each for each in claimed}.get(id, old)

@@ -42,7 +42,7 @@ def test_it_does_to_a_task_what_settling_does(values: dict[str, Any], output: An
     assert life.completes_alone(before, worker_id="w", lease_id="l")
     outputs = {} if output is None else {"t": output}
     update = life.completing(outputs, worker_id="w", now=END)
-    assert update.applied_to(before) == life.settle(before, Completed(output), lease_id="l", now=END)
+    assert update.applied_to([before]) == [life.settle(before, Completed(output), lease_id="l", now=END)]
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_tasks_of_a_batch_keep_their_own_histories() -> None:
         claimed(history=alike),
     ]
     update = life.completing({}, worker_id="w", now=END)
-    made = update.applied_to_all(tasks)
+    made = update.applied_to(tasks)
     assert made == [life.settle(each, Completed(), lease_id="l", now=END) for each in tasks]
     claims = life.claiming(
         worker_id="w", lease_id="l", lease=timedelta(1), defaults={"report": Defaults()}, now=END
     )
     attempts = [task("t", attempt=number, history=alike) for number in (0, 4)]
-    assert [each.history[-1].attempt for each in claims.applied_to_all(attempts)] == [1, 5]
+    assert [each.history[-1].attempt for each in claims.applied_to(attempts)] == [1, 5]

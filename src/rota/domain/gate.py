@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from .checks import check_number, check_text, shown
 from .errors import Invalid
 from .ids import derived_id
-from .model import Gate, Limit, Limits, Task, TaskStatus, is_from_the_future
+from .model import Gate, Limit, Limits, Task, TaskStatus, is_from_the_future, to_the_second
 
 __all__ = [
     "ask",
@@ -335,7 +335,7 @@ def describe_moment(task: Task, gates: Sequence[Gate], now: datetime) -> str | N
     rated = next((gate for gate in gates if gate.limit.rate is not None), None)
     if rated is None:
         return None
-    at = task.available_at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    at = to_the_second(task.available_at)
     return f"waits for its moment at {at} of {_whose(rated)} (at most {rated.limit.rate})"
 
 

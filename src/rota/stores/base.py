@@ -414,7 +414,7 @@ class BufferedTx(ABC):
 
     def put_updated(self, tasks: Sequence[Task], update: Update, /) -> list[Task]:
         counted = msgspec.structs.replace(update, add={**update.add, "version": 1})
-        stored = counted.applied_to_all(tasks)
+        stored = counted.applied_to(tasks)
         for task in stored:
             self._gather(self.puts, task, task)
         self.updates.append((update, stored))

@@ -29,7 +29,7 @@ from .schedule import (
     WorkflowTarget,
 )
 from .serving import NodeState, PausedQueue
-from .shared import Duration, Record, facts_of, is_from_the_future
+from .shared import Duration, Record, facts_of, is_from_the_future, to_the_second
 from .task import (
     FOREVER,
     LIVE,
@@ -96,4 +96,5 @@ __all__ = [
     "WorkflowTarget",
     "facts_of",
     "is_from_the_future",
+    "to_the_second",
 ]

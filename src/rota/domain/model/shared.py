@@ -35,5 +35,10 @@ def is_from_the_future(written_at: datetime, now: datetime) -> bool:
     return written_at > now + _NO_STEP
 
 
+def to_the_second(at: datetime) -> str:
+    """`2026-03-01T09:00:00Z`, as sentences have it."""
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def aware(at: datetime) -> datetime:
     return at if at.tzinfo is not None else at.astimezone(UTC)

@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 
 from ..recurrence import MICROSECOND
 from ..runtimes import Command
-from .shared import Duration, Record, Value, aware
+from .shared import Duration, Record, Value, aware, to_the_second
 
 
 class ChangeType(StrEnum):
@@ -45,7 +45,9 @@ def describe(change: Change) -> str:
     match change.type:
         case ChangeType.CREATED:
             return (
-                "created" if change.expires_at is None else f"created, expires_at: {_iso(change.expires_at)}"
+                "created"
+                if change.expires_at is None
+                else f"created, expires_at: {to_the_second(change.expires_at)}"
             )
         case ChangeType.CLAIMED:
             return f"attempt {change.attempt}"
@@ -60,7 +62,7 @@ def describe(change: Change) -> str:
         case ChangeType.CANCEL_REQUESTED:
             return f"cancel requested{_because(change)}"
         case ChangeType.EXPIRED:
-            return f"expired_at: {_iso(change.at)}"
+            return f"expired_at: {to_the_second(change.at)}"
         case ChangeType.REPLAYED:
             return "replayed"
         case ChangeType.ARCHIVED:
@@ -72,7 +74,7 @@ def describe(change: Change) -> str:
 
 
 def _extended(change: Change) -> str:
-    return "" if change.expires_at is None else f", expires_at extended to {_iso(change.expires_at)}"
+    return "" if change.expires_at is None else f", expires_at extended to {to_the_second(change.expires_at)}"
 
 
 def _because(change: Change) -> str:
@@ -81,10 +83,6 @@ def _because(change: Change) -> str:
 
 def _seconds(delay: timedelta) -> str:
     return f"{delay.total_seconds():,.3f}".rstrip("0").rstrip(".") + " s"
-
-
-def _iso(at: datetime) -> str:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class TaskStatus(StrEnum):

@@ -29,7 +29,6 @@ __all__ = ["Portion", "awake", "begin", "cancel", "carved", "check_policy", "own
 _FIRST_YEAR = 1970
 TIMES_PER_TICK = 100
 MOST = 10_000
-AT_MOST = 1_000
 NO_ROOM = timedelta(seconds=5)
 
 

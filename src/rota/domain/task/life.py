@@ -37,6 +37,7 @@ from ..model import (
     RetryPolicy,
     Task,
     TaskStatus,
+    to_the_second,
 )
 from .shortening import appended, last_number
 from .submission import later
@@ -181,7 +182,7 @@ def claim_all(
                 raise _too_late(task)
             raise Refused("not_claimable", task=task.id, status=task.status)
     update = claiming(worker_id=worker_id, lease_id=lease_id, lease=lease, defaults=defaults, now=now)
-    claimed = update.applied_to_all(tasks)
+    claimed = update.applied_to(tasks)
     for place, task in enumerate(tasks):
         if defaults[task.kind].workflow_version is not None:
             claimed[place] = _begun_or_woken(task, claimed[place], defaults[task.kind])
@@ -312,7 +313,7 @@ def lose(task: Task, now: datetime) -> Task:
     kills its workers comes to an end."""
     if task.status is not TaskStatus.RUNNING or task.lease_expires_at is None or now < task.lease_expires_at:
         raise Refused("lease_held", task=task.id, status=task.status)
-    message = f"worker {task.worker_id} did not renew its lease by {_iso(task.lease_expires_at)}"
+    message = f"worker {task.worker_id} did not renew its lease by {to_the_second(task.lease_expires_at)}"
     failure = Failure(type="LeaseLost", message=message)
     outcome = Failed(failure=failure, delay=timedelta(0), lease_lost=True)
     return settle(task, outcome, lease_id=task.lease_id or "", now=now)
@@ -510,7 +511,9 @@ def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) ->
 
 def _too_late(task: Task) -> Refused:
     return Refused(
-        "expired", task=task.id, expires_at=_iso(task.expires_at or task.expired_at or task.updated_at)
+        "expired",
+        task=task.id,
+        expires_at=to_the_second(task.expires_at or task.expired_at or task.updated_at),
     )
 
 
@@ -565,7 +568,3 @@ def _stored(failure: Failure) -> Failure:
         message=storable(failure.message),
         traceback=None if failure.traceback is None else storable(failure.traceback),
     )
-
-
-def _iso(at: datetime) -> str:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -38,13 +38,9 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
         """Those that may differ after it, the history aside."""
         return frozenset((*self.set, *self.add, *self.fill, *self.by_id))
 
-    def applied_to(self, task: Task) -> Task:
-        """The task after the change: what every store must make of it."""
-        return self.applied_to_all([task])[0]
-
-    def applied_to_all(self, tasks: Sequence[Task]) -> list[Task]:
-        """Each of the tasks after the change. Those that were claimed together have the same history: it gets its line
-        once for all of them."""
+    def applied_to(self, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks after the change: what every store must make of them. Tasks that were claimed together have the
+        same history: it gets its line once for all of them."""
         changed: list[Task] = []
         before: tuple[Change, ...] | None = None
         facts: tuple[Any, ...] = ()

@@ -10,7 +10,7 @@ list out. The whole period is looked at, also the part before DTSTART.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ..days import (
@@ -29,6 +29,11 @@ from ..ticks import DAY
 from .text import RuleText
 
 _EVERY_SEVENTH: Final = 0x1020_4081
+
+
+def bits_of(values: Iterable[int]) -> int:
+    """A bit for each value."""
+    return sum(1 << value for value in values)
 
 
 def month_mask(rule: RuleText) -> Callable[[Shape], int]:

@@ -21,7 +21,7 @@ from ..ticks import DAY, LATEST, YEAR, Never, Ticks
 from ..timing import DstFold, DstGap
 from ..walk import Elapsed, following
 from ..zones import Zone, zone
-from .days import Chosen, month_mask
+from .days import Chosen, bits_of, month_mask
 from .steps import StepRule, countable_years
 from .text import DateText, RuleText, parse_rule_text
 
@@ -137,9 +137,9 @@ def _calendar(text: RuleText, local: int) -> tuple[Ticks, Callable[[], bool]]:
     days = _day_set(text, local)
     second = local % DAY
     grid = TimeGrid(
-        _mask(text.by_hour or {second // 3600}),
-        _mask(text.by_minute or {second // 60 % 60}),
-        _mask(text.by_second or {second % 60}),
+        bits_of(text.by_hour or {second // 3600}),
+        bits_of(text.by_minute or {second // 60 % 60}),
+        bits_of(text.by_second or {second % 60}),
     )
     if not text.by_set_pos:
         return Pattern(days, grid), days.possible
@@ -212,10 +212,6 @@ def _stretch(date: DateText, place: Zone) -> tuple[int, int]:
     where = zone(date.zone) if date.zone is not None else place
     start = where.resolve(date.seconds)
     return start, where.resolve(date.seconds + DAY) if date.whole_day else start + 1
-
-
-def _mask(values: frozenset[int] | set[int]) -> int:
-    return sum(1 << value for value in values)
 
 
 _WALKED: Final = 16

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from ..days import CYCLE_DAYS, DaySet
 from ..ticks import DAY, Never, Ticks
-from .days import month_mask
+from .days import bits_of, month_mask
 from .text import RuleText
 
 _UNITS: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
@@ -211,7 +211,7 @@ class StepRule:
             weekly = course._replace(
                 start=into_week // self._unit,
                 stride=interval % (7 * size),
-                weekdays=_mask(frozenset(weekday for _, weekday in self._rule.by_day)),
+                weekdays=bits_of({weekday for _, weekday in self._rule.by_day}),
             )
         return Steps(start, interval * self._unit, course, days, self._moments, weekly)
 
@@ -251,9 +251,9 @@ def _moments(rule: RuleText, aligned: int, second: int) -> tuple[int, ...]:
 
 def _course(rule: RuleText, unit: int, start: int, stride: int) -> Course:
     """Parts finer than the unit are no filters; they made its moments."""
-    hours = _mask(rule.by_hour)
-    minutes = _mask(rule.by_minute) if unit < 3600 else 0
-    seconds = _mask(rule.by_second) if unit < 60 else 0
+    hours = bits_of(rule.by_hour)
+    minutes = bits_of(rule.by_minute) if unit < 3600 else 0
+    seconds = bits_of(rule.by_second) if unit < 60 else 0
     if not hours | minutes | seconds:
         start = stride = 0  # all units count, wherever it begins
     return Course(unit, hours, minutes, seconds, start, stride)
@@ -309,7 +309,3 @@ def _next_hit(hits: bytes, unit: int) -> int | None:
         found = hits.find(1)
         unit += len(hits)
     return None if found < 0 else unit - place + found
-
-
-def _mask(values: frozenset[int]) -> int:
-    return sum(1 << value for value in values)
