@@ -1,6 +1,11 @@
 """When things happen: the commands that write, the roles that run, the handlers that are called.
 
-Begin with `node`, what runs in one process, and `roles`; every write of the product is in `commands`, every
-question in `queries`, every reading of the time in `clock`. Surfaces import from here; from here `stores.base`,
-`stores.queries`, `stores.threads` and `domain` are imported.
+Begin with `node`, what runs in one process, and `roles`, which `loops` calls again and again. Every write of the
+product is in `commands`, every question in `queries` (`work` is how both are written), every reading of the time in
+`clock`. `app` knows which handler runs a kind, `executor` runs it, `guard` keeps what it raises from ending the worker.
+`handlers` fit functions to their arguments; `runtimes` and `workflows` are the other ways to run a task. `artifacts`
+are what a task leaves, `changes` what those are told who follow a tenant, `observe` what is reported to log and
+metrics.
+
+Surfaces import from here; from here `stores.base`, `stores.queries`, `stores.threads` and `domain` are imported.
 """

@@ -1,9 +1,13 @@
 """The records that Rota stores, and the words for their states and policies.
 
 All are frozen. Times are aware UTC datetimes; durations are timedeltas. `version` counts the writes of a record (0: not
-stored yet), and only the store moves it. This room has shapes, and questions that a record can answer by itself; the
+stored yet), and only the store moves it. This package has shapes, and questions that a record can answer by itself; the
 rules that change a record are in `domain/task` and `domain/schedule`. In such a question a naive datetime is the local
-time of the process. Begin with `task`. A record that one rule alone uses is beside it, as a workflow's steps are.
+time of the process. A record that one rule alone uses is beside it, as a workflow's steps are.
+
+Begin with `task` (tasks, templates, artifacts, and a line of history in words) and `schedule` (schedules, their targets
+and runs). `calendar`, `alarm` and `gate` have what they are called, `serving` nodes and paused queues, `access`
+tenants, keys and the audit; `shared` is what every record is made of.
 """
 
 from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus

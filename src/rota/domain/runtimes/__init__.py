@@ -1,4 +1,5 @@
-"""What a template's command and parameters may be. Pure: `engine/runtimes` runs commands. Begin with `command`."""
+"""What a template's command and parameters may be. Pure: `engine/runtimes` runs commands. Begin with `command`.
+`json_schema` checks parameters, `signing` signs the requests of http templates."""
 
 from .command import (
     COMMAND_KINDS,

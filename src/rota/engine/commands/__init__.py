@@ -1,7 +1,12 @@
 """Every write of the product, each as a `work(tx)` for `store.transact`: it reads, asks the domain, and puts.
 
-Begin with `tick` (what time does to schedules) and `tasks`; `ending` has what follows from the end of a task. A
-command is a function that returns the work (`as_work`). Ids that the work needs are made before it runs, so that
+Begin with `tick` (what time does to schedules) and `tasks`; `ending` has what follows from the end of a task. With a
+tick go `backfill` and `buffer` (times that wait), with an ending `chains` (schedules that come after others) and
+`gates` (the next task is let in). `upkeep` is what the janitor does. The others are what people do to `schedules`,
+`calendars`, `templates`, `plans`, `workflows`, `limits`, `alarms` and `tenants`; `serving` is about nodes and paused
+queues. `shared` is what several of them need.
+
+A command is a function that returns the work (`as_work`). Ids that the work needs are made before it runs, so that
 running it again, after a conflict or after an answer that was lost, does the same thing and not another.
 """
 

@@ -2,5 +2,6 @@
 
 Begin with `client`. The calls of a queue are in `calls`, by what they are about. `arguments` turns what callers write
 into what the domain takes, `timings` does so for when; `known_nodes` warns of kinds that nobody handles. `app` is the
-registry of a program, as it connects to a queue. Programs import these names from `rota`: `public.py` lists them.
+registry of a program, as it connects to a queue; `signatures` is for programs that receive requests. Programs import
+these names from `rota`: `public.py` lists them.
 """

@@ -2,4 +2,5 @@
 needs.
 
 Begin with `bucket`, which makes the few requests and gives their answers a meaning. `address` says which service.
+`clock` is the time as the service has it; `proof` tries its promises.
 """

@@ -1,4 +1,5 @@
 """The server under the API: uvicorn, started from a process that does other things, with bounds for slow clients.
 
-Begin with `serving`. `middleware` runs before every route; `protocol` bounds each connection.
+Begin with `serving`. `middleware` runs before every route; `protocol` bounds each connection (`protocol_httptools`: the
+same where httptools is installed).
 """
