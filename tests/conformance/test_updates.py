@@ -235,7 +235,7 @@ async def test_tasks_that_differ_in_their_schedules_keep_them(store: Store) -> N
     before = await put(store, *of_schedules)
     assert [await get(store, Task, each.id) for each in before] == before
     claimed = await store.transact(claim(9))
-    assert claimed == [replace(claiming().applied_to(each), version=2) for each in before]
+    assert claimed == [replace(each, version=2) for each in claiming().applied_to(before)]
     done = await store.transact(complete(*claimed))
     assert [(each.schedule_id, each.run_id) for each in done] == [
         (each.schedule_id, each.run_id) for each in of_schedules
