@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from ..clock import wait_for_any
 
@@ -54,19 +54,22 @@ class KeptOutput(asyncio.Protocol):
         self._spool.close()
 
     @asynccontextmanager
-    async def pipe(self) -> AsyncIterator[int]:
-        """The end to write to, which the caller closes. What was written is read to its end, or given up soon after the
-        block has ended."""
+    async def pipe(self) -> AsyncIterator[IO[bytes]]:
+        """The end to write to, which the caller closes as soon as another process has it. What was written is read to
+        its end, or given up soon after the block has ended."""
         reading, writing = os.pipe()
-        transport, _ = await self._loop.connect_read_pipe(lambda: self, os.fdopen(reading, "rb", buffering=0))
-        try:
-            yield writing
-        finally:
+        with os.fdopen(writing, "wb", buffering=0) as end:
+            pipe = os.fdopen(reading, "rb", buffering=0)
+            transport, _ = await self._loop.connect_read_pipe(lambda: self, pipe)
             try:
-                await wait_for_any(self._ended, at_most=DRAIN)
+                yield end
             finally:
-                transport.close()
-                self._log_lines([self._line] if self._line else [])
+                end.close()
+                try:
+                    await wait_for_any(self._ended, at_most=DRAIN)
+                finally:
+                    transport.close()
+                    self._log_lines([self._line] if self._line else [])
 
     def data_received(self, data: bytes) -> None:
         self.size += len(data)

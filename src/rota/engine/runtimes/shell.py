@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -94,7 +94,9 @@ async def _ended(command: ShellCommand, task: Task, stdout: KeptOutput, stderr: 
     return code if code >= 0 else 128 - code
 
 
-async def _started(command: ShellCommand, task: Task, out: int, err: int) -> asyncio.subprocess.Process:
+async def _started(
+    command: ShellCommand, task: Task, out: IO[bytes], err: IO[bytes]
+) -> asyncio.subprocess.Process:
     line = command.run
     program = (*SHELL, line) if isinstance(line, str) else line
     try:
@@ -113,8 +115,8 @@ async def _started(command: ShellCommand, task: Task, out: int, err: int) -> asy
     except OSError as problem:
         raise AttemptFailed("NotStarted", f"the command cannot be started: {problem}") from None
     finally:
-        os.close(out)
-        os.close(err)
+        out.close()
+        err.close()
 
 
 def environment(command: ShellCommand, task: Task, own: Mapping[str, str]) -> dict[str, str]:
