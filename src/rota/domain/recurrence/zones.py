@@ -126,7 +126,7 @@ _FOOTER: Final = re.compile(
 )
 
 
-class _Change(NamedTuple):
+class _YearlyChange(NamedTuple):
     """When in a year clocks change: `M` month.week.weekday, `J` a day without 29 February, or a plain day."""
 
     kind: str
@@ -156,7 +156,7 @@ class ZoneFile(NamedTuple):
     changes: list[tuple[int, int]]
     standard: int
     summer: int
-    rule: tuple[_Change, _Change] | None
+    rule: tuple[_YearlyChange, _YearlyChange] | None
 
     def later_changes(self, first_year: int, last_year: int) -> Iterator[tuple[int, int]]:
         """What the footer's rule says about the given years, in order of time."""
@@ -191,7 +191,7 @@ def parse_zone_file(data: bytes) -> ZoneFile:
     return ZoneFile(offsets[0], changes, standard, summer, rule)
 
 
-def _parse_footer(text: str) -> tuple[int, int, tuple[_Change, _Change] | None]:
+def _parse_footer(text: str) -> tuple[int, int, tuple[_YearlyChange, _YearlyChange] | None]:
     match = _FOOTER.fullmatch(text)
     if match is None:
         raise ValueError(f"zone rule {text!r} is not understood")
@@ -202,11 +202,11 @@ def _parse_footer(text: str) -> tuple[int, int, tuple[_Change, _Change] | None]:
     return standard, summer, (_parse_change(match["start"]), _parse_change(match["end"]))
 
 
-def _parse_change(text: str) -> _Change:
+def _parse_change(text: str) -> _YearlyChange:
     when, _, clock = text.partition("/")
     kind = when[0] if when[0] in "MJ" else ""
     numbers = tuple(int(number) for number in when.lstrip("MJ").split("."))
-    return _Change(kind, numbers, _seconds(clock) if clock else 7200)
+    return _YearlyChange(kind, numbers, _seconds(clock) if clock else 7200)
 
 
 def _seconds(clock: str) -> int:

@@ -106,7 +106,7 @@ class _Member(NamedTuple):
     shift: int
 
 
-class _Due(NamedTuple):
+class _JitteredTime(NamedTuple):
     """A time: as the hash of jitter takes it, where its offset puts it, and by how much jitter may put it off."""
 
     text: str
@@ -114,7 +114,7 @@ class _Due(NamedTuple):
     room: int
 
 
-class _Group(msgspec.Struct):
+class _AlikeSchedules(msgspec.Struct):
     """Schedules that fire alike, one of which is `like`, from `low` to before `high`. With `every` (in microseconds)
     their times are arithmetic. `minutes` are those in which they fire, if they are few: who is in a minute is asked
     again and again, and most are not (half of the time that a forecast of rules takes that all differ)."""
@@ -166,7 +166,7 @@ class Forecaster:
         self._clock = start.tzinfo
         self._first = self.start.replace(second=0, microsecond=0)
         self._minutes = -(-(self.end - self._first) // MINUTE)
-        self._groups: dict[Any, _Group] = {}
+        self._groups: dict[Any, _AlikeSchedules] = {}
         self._exactly = EXACTLY
         self.following = 0
         self.runs = [0] * self._minutes
@@ -211,7 +211,7 @@ class Forecaster:
         key = (alike, schedule.offset, schedule.jitter, high, most)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(schedule, low, high, most, every)
+            group = self._groups[key] = _AlikeSchedules(schedule, low, high, most, every)
         group.members.append(_Member(schedule.id, schedule.key, seconds, (low - group.low) // MICROSECOND))
 
     def _micros(self, at: datetime) -> int:
@@ -234,7 +234,7 @@ class Forecaster:
                 self._count_each(group, times)
                 yield steps
 
-    def _count_plain(self, group: _Group) -> int:
+    def _count_plain(self, group: _AlikeSchedules) -> int:
         number = len(group.members)
         seconds = sum(each.seconds or 0.0 for each in group.members)
         steps, before, few = 0, -1, array("i")
@@ -250,7 +250,7 @@ class Forecaster:
         group.minutes = few if steps <= FEW else None
         return steps
 
-    def _minutes_of(self, group: _Group) -> Iterator[tuple[int, int]]:
+    def _minutes_of(self, group: _AlikeSchedules) -> Iterator[tuple[int, int]]:
         """The minutes in which a group without jitter fires, and how often."""
         every = group.every
         if every is None or every >= _MINUTE or group.like.offset:
@@ -264,16 +264,16 @@ class Forecaster:
             if times:
                 yield minute, times
 
-    def _dues(self, group: _Group, low: datetime, high: datetime) -> list[_Due]:
+    def _dues(self, group: _AlikeSchedules, low: datetime, high: datetime) -> list[_JitteredTime]:
         offset, most = group.like.offset, group.like.most_put_off
-        found: list[_Due] = []
+        found: list[_JitteredTime] = []
         for at in group.times(low, high):
             room = group.room(at, most)
             sure = min(offset, room)
-            found.append(_Due(at.isoformat(), self._micros(at + sure), (room - sure) // MICROSECOND))
+            found.append(_JitteredTime(at.isoformat(), self._micros(at + sure), (room - sure) // MICROSECOND))
         return found
 
-    def _count_each(self, group: _Group, times: list[_Due]) -> None:
+    def _count_each(self, group: _AlikeSchedules, times: list[_JitteredTime]) -> None:
         """Each time of each schedule, when it will be due."""
         begin, end = self._micros(self.start), self._micros(self.end)
         for id, _, seconds, _ in group.members:
@@ -289,7 +289,7 @@ class Forecaster:
                     before = minute
         group.runs = -(-group.runs // len(group.members))
 
-    def _count_evenly(self, group: _Group, times: list[_Due]) -> None:
+    def _count_evenly(self, group: _AlikeSchedules, times: list[_JitteredTime]) -> None:
         """For each minute its share of those that jitter may put there."""
         number = len(group.members)
         seconds = sum(each.seconds or 0.0 for each in group.members) / number
@@ -356,7 +356,7 @@ class Forecaster:
             spread=self.spread(at),
         )
 
-    def _who(self, group: _Group, at: datetime) -> Iterator[str]:
+    def _who(self, group: _AlikeSchedules, at: datetime) -> Iterator[str]:
         """The keys of a group's schedules that fire within the minute."""
         most, micros = group.like.most_put_off, self._micros(at)
         if not most:
@@ -407,19 +407,19 @@ class Forecaster:
         minute = (at - self._first) // MINUTE
         return self.runs[minute : minute + over // MINUTE]
 
-    def _around(self, at: datetime) -> Iterator[_Group]:
+    def _around(self, at: datetime) -> Iterator[_AlikeSchedules]:
         """The groups that may fire in a minute."""
         minute = (at - self._first) // MINUTE
         return (each for each in self._groups.values() if each.minutes is None or minute in each.minutes)
 
-    def _firing(self, at: datetime, longest: timedelta) -> list[tuple[_Group, datetime, timedelta]]:
+    def _firing(self, at: datetime, longest: timedelta) -> list[tuple[_AlikeSchedules, datetime, timedelta]]:
         """The groups that fire in a minute and are not put off so far: when, and by how much they could be."""
         plain = (group for group in self._around(at) if not group.like.most_put_off)
         found = ((group, nominal) for group in plain if (nominal := _nominal(group, at)) is not None)
         return [(group, nominal, group.room(nominal, longest)) for group, nominal in found]
 
 
-def _nominal(group: _Group, at: datetime) -> datetime | None:
+def _nominal(group: _AlikeSchedules, at: datetime) -> datetime | None:
     """The first time of a group within the minute, without its jitter."""
     return next(group.times(at, at + MINUTE), None)
 
@@ -439,7 +439,7 @@ def _number(schedule: Schedule, low: datetime, high: datetime) -> int:
     return schedule.openings.number(low - MICROSECOND, high - MICROSECOND)
 
 
-def _participants(groups: list[_Group]) -> tuple[Participant, ...]:
+def _participants(groups: list[_AlikeSchedules]) -> tuple[Participant, ...]:
     often = sorted(groups, key=lambda group: -group.runs)
     found = ((group.runs, each) for group in often for each in group.members)
     return tuple(

@@ -71,7 +71,7 @@ async def create_schedule(
     made = Declared(id=id, key=key, timing=timing, target=target, fields=fields)
     new = await _created(tx, tenant, made, limits, actor)
     await _check_shell(tx, None, new)
-    return await _write_one(tx, limits, _Change(None, new, "created"), actor)
+    return await _write_one(tx, limits, _Edit(None, new, "created"), actor)
 
 
 @as_work
@@ -86,7 +86,7 @@ async def create_schedules(tx: Tx, tenant: str, made: Sequence[Declared], actor:
         with plan.naming("schedule", each.key), each.in_words():
             new = await _created(tx, tenant, each, limits, actor)
             await _check_shell(tx, None, new)
-        changes.append(_Change(None, new, "created"))
+        changes.append(_Edit(None, new, "created"))
     return await _write(tx, limits, changes, actor)
 
 
@@ -142,17 +142,17 @@ async def declare_schedules(tx: Tx, tenant: str, declared: Sequence[Declared], a
     return await _write(tx, limits, changes, actor)
 
 
-async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Limits) -> _Change:
+async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Limits) -> _Edit:
     found = await tx.find(ScheduleByKey(tenant=tenant, key=each.key), 1)
     if found:
         [old] = found
         changes = await _known_changes(tx, old, each.changes(old, tx.now))
         differing = {name: value for name, value in changes.items() if getattr(old, name) != value}
-        return _Change(old, definition.edit(old, differing, tx.now, actor, limits), "updated")
-    return _Change(None, await _created(tx, tenant, each, limits, actor), "created")
+        return _Edit(old, definition.edit(old, differing, tx.now, actor, limits), "updated")
+    return _Edit(None, await _created(tx, tenant, each, limits, actor), "created")
 
 
-class _Change(msgspec.Struct, frozen=True):
+class _Edit(msgspec.Struct, frozen=True):
     """A schedule as it is (None: it is new) and as it will be."""
 
     old: Schedule | None
@@ -167,7 +167,7 @@ class _Change(msgspec.Struct, frozen=True):
         return new.deleted_at is None and not had_it
 
 
-async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], actor: str) -> list[Schedule]:
+async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Edit], actor: str) -> list[Schedule]:
     """Read what is left to read, then write: the schedules, the times given up, the completed ones whose keys are
     taken, and a line of the audit for each. Times that wait go on if the schedule was only at rest. Without `limits`
     nothing becomes active that was not."""
@@ -175,7 +175,7 @@ async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Change], acto
     return await _written(tx, limits, changes, moving, await _retired(tx, moving, actor), actor)
 
 
-async def _write_one(tx: Tx, limits: Limits | None, change: _Change, actor: str) -> Schedule:
+async def _write_one(tx: Tx, limits: Limits | None, change: _Edit, actor: str) -> Schedule:
     [written] = await _write(tx, limits, [change], actor)
     return written
 
@@ -189,16 +189,16 @@ async def write_planned(
 ) -> list[Schedule]:
     """Write (old, new, action, detail) of a plan, whose keys are known to be free. `ready` is called with the number of
     those that are ready."""
-    changes = [_Change(*each) for each in planned]
+    changes = [_Edit(*each) for each in planned]
     return await _written(tx, limits, changes, changes, [], actor, ready)
 
 
 async def _written(
     tx: Tx,
     limits: Limits | None,
-    changes: Sequence[_Change],
-    moving: Sequence[_Change],
-    retired: Sequence[_Change],
+    changes: Sequence[_Edit],
+    moving: Sequence[_Edit],
+    retired: Sequence[_Edit],
     actor: str,
     ready: Callable[[int], None] = lambda _: None,
 ) -> list[Schedule]:
@@ -238,7 +238,7 @@ async def _written(
     return written
 
 
-async def _retired(tx: Tx, changes: Sequence[_Change], actor: str) -> list[_Change]:
+async def _retired(tx: Tx, changes: Sequence[_Edit], actor: str) -> list[_Edit]:
     """The completed schedules whose keys are taken, deleted. The key of any other is refused."""
     takers = {each.new.key: each.new for each in changes if each.takes_key}
     if not takers:
@@ -250,7 +250,7 @@ async def _retired(tx: Tx, changes: Sequence[_Change], actor: str) -> list[_Chan
             raise Refused("key_taken", key=holder.key)
         gone = definition.delete(holder, tx.now, actor)
         retired.append(
-            _Change(holder, gone, "deleted", f"its key was taken by schedule {takers[holder.key].id}")
+            _Edit(holder, gone, "deleted", f"its key was taken by schedule {takers[holder.key].id}")
         )
     return retired
 
@@ -309,7 +309,7 @@ async def edit_schedule(
     wanted = await _known_changes(tx, old, changes(old, tx.now))
     new = definition.edit(old, wanted, tx.now, actor, limits)
     await _check_shell(tx, old, new)
-    return await _write_one(tx, limits, _Change(old, new, "updated"), actor)
+    return await _write_one(tx, limits, _Edit(old, new, "updated"), actor)
 
 
 @as_work
@@ -326,7 +326,7 @@ async def spread_schedules(
         edited = [
             definition.edit(each, {"offset": offsets[each.id]}, tx.now, actor, limits) for each in moving
         ]
-        changes = [_Change(old, new, "updated", "spread") for old, new in zip(moving, edited, strict=True)]
+        changes = [_Edit(old, new, "updated", "spread") for old, new in zip(moving, edited, strict=True)]
         await _write(tx, limits, changes, actor)
     return there + len(moving)
 
@@ -349,20 +349,20 @@ async def pause_schedule(
 ) -> Schedule:
     old = await find_schedule(tx, tenant, key)
     new = definition.pause(old, tx.now, actor, note, until)
-    return await _write_one(tx, None, _Change(old, new, "paused", note or ""), actor)
+    return await _write_one(tx, None, _Edit(old, new, "paused", note or ""), actor)
 
 
 @as_work
 async def resume_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedule:
     await limits_of(tx, tenant)
     old = await find_schedule(tx, tenant, key)
-    return await _write_one(tx, None, _Change(old, definition.resume(old, tx.now, actor), "resumed"), actor)
+    return await _write_one(tx, None, _Edit(old, definition.resume(old, tx.now, actor), "resumed"), actor)
 
 
 @as_work
 async def delete_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedule:
     old = await find_schedule(tx, tenant, key)
-    return await _write_one(tx, None, _Change(old, definition.delete(old, tx.now, actor), "deleted"), actor)
+    return await _write_one(tx, None, _Edit(old, definition.delete(old, tx.now, actor), "deleted"), actor)
 
 
 @as_work
@@ -375,7 +375,7 @@ async def restore_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedul
     new = definition.restore(old, tx.now, actor)
     if isinstance(new.target, TemplateTarget) and await tx.get(Template, new.target.template_id) is None:
         raise Refused("template_deleted", schedule=new.key, template=new.target.template_id)
-    return await _write_one(tx, limits, _Change(old, new, "restored"), actor)
+    return await _write_one(tx, limits, _Edit(old, new, "restored"), actor)
 
 
 @as_work

@@ -96,14 +96,14 @@ async def wait_or_park(
     if task.unread_signals and any(wait.kind is StepKind.RECEIVE for wait in waits):
         unread = await tx.find(SignalList(task_ids=(task.id,), unread=True), workflow.MOST_UNREAD)
     tenant = await tx.get(Tenant, task.tenant) if any(wait.child for wait in waits) else None
-    waiting = _Waiting(task, stored, unread, tx.now, DEFAULT_LIMITS if tenant is None else tenant.limits)
+    waiting = _Waits(task, stored, unread, tx.now, DEFAULT_LIMITS if tenant is None else tenant.limits)
     for wait in waits:
         waiting.add(wait)
     gates = await Gates.of(tx, [] if parting is None else [replace(task, status=TaskStatus.PENDING)])
     return waiting.put(tx, waits, number, delivered, parting, gates)
 
 
-class _Waiting:
+class _Waits:
     """The waits of one task: each is opened, and answered if it can be."""
 
     def __init__(

@@ -26,7 +26,7 @@ ROLES = ("scheduler", "worker", "janitor")
 STORES = {"memory": "memory, gone when the process ends", "sqlite": "SQLite", "postgresql": "PostgreSQL"}
 
 
-class _Group(NamedTuple):
+class _SameTrouble(NamedTuple):
     """Tasks with the same trouble: of one schedule, or of one kind."""
 
     tasks: list[Task]
@@ -140,8 +140,8 @@ async def show(visit: Visit) -> Response:
 
 def _grouped(
     tasks: Iterable[Task], by: Callable[[Task], tuple[str | None, str]], keys: dict[str, str]
-) -> list[_Group]:
+) -> list[_SameTrouble]:
     groups: dict[tuple[str | None, str], list[Task]] = {}
     for task in tasks:
         groups.setdefault(by(task), []).append(task)
-    return [_Group(each, keys.get(each[0].schedule_id or "")) for each in groups.values()]
+    return [_SameTrouble(each, keys.get(each[0].schedule_id or "")) for each in groups.values()]
