@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from rota.domain.recurrence import RRule, between, count, latest, next_after
-from rota.domain.recurrence.rrule.steps import Course, _hits
+from rota.domain.recurrence.rrule.steps import Course, hits_of
 from rota.domain.recurrence.zones import zone, zone_tzinfo
 
 START = date(1996, 2, 5)  # a Monday
@@ -103,7 +103,7 @@ def test_the_course_of_a_step_rule_is_what_single_steps_meet() -> None:
         hours, minute, second = rng.getrandbits(24) or 1, rng.getrandbits(60) or 1, rng.getrandbits(60) or 1
         minutes, seconds = minute if unit < 3600 else 0, second if unit < 60 else 0
         course = Course(unit, hours, minutes, seconds, rng.randrange(size), rng.randrange(size))
-        hits = _hits(course)
+        hits = hits_of(course)
         for step in rng.sample(range(200_000), 200):
             at = (course.start + step * course.stride) % size * unit
             allowed = hours >> at // 3600 & 1

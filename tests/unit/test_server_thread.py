@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from rota.surfaces.cli.process.http import _in_thread
+from rota.surfaces.cli.process.http import in_daemon_thread
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
@@ -16,7 +16,7 @@ def test_it_may_end_after_the_loop_is_closed(monkeypatch: pytest.MonkeyPatch) ->
     may_end = threading.Event()
     loop = asyncio.new_event_loop()
     monkeypatch.setattr(loop, "is_closed", lambda: False)
-    waiting = loop.create_task(_in_thread(may_end.wait))
+    waiting = loop.create_task(in_daemon_thread(may_end.wait))
     loop.call_soon(loop.stop)
     loop.run_forever()
     [thread] = [each for each in threading.enumerate() if each.name == "rota-http-import"]

@@ -9,6 +9,7 @@ import pytest
 
 import rota
 from rota.domain.errors import Corrupt, NotFound
+from rota.surfaces.python.calls.tasks import SharedLooks
 
 
 class Slow:
@@ -33,7 +34,8 @@ class Slow:
 
 async def waiting(queue: rota.Queue, ids: list[str]) -> list[asyncio.Task[rota.Task]]:
     """Each waits; the first reads, and the others have asked."""
-    tasks = [asyncio.create_task(queue._looks.look(queue.store, "default", id)) for id in ids]
+    looks = SharedLooks()
+    tasks = [asyncio.create_task(looks.look(queue.store, "default", id)) for id in ids]
     await asyncio.sleep(0)
     return tasks
 

@@ -66,12 +66,12 @@ class Steps:
         self._days = days
         self._moments = moments
         self._weekly = weekly
-        hits = _hits(course)
+        hits = hits_of(course)
         self._known = hits if len(hits) <= _SMALL else None  # the large ones are shared, and may be dropped
 
     @property
     def _pattern(self) -> bytes:
-        return self._known or _hits(self._course)
+        return self._known or hits_of(self._course)
 
     def first(self, low: int, high: int) -> int | None:
         unit = self._unit_from(low - self._moments[-1])
@@ -260,7 +260,7 @@ def _course(rule: RuleText, unit: int, start: int, stride: int) -> Course:
 
 
 @lru_cache(maxsize=256)
-def _hits(course: Course) -> bytes:
+def hits_of(course: Course) -> bytes:
     """What the course meets until it comes round again, one byte per unit: 1 if the unit counts. For the seconds of a
     day that takes 6 ms, once; for those of a week, which only long counts ask for, 50 ms."""
     day, start, stride = _time_of_day(*course[:4]), course.start, course.stride
@@ -272,20 +272,20 @@ def _hits(course: Course) -> bytes:
 
 def _hits_below(course: Course, unit: int) -> int:
     """How many units before `unit` count."""
-    rounds, place = divmod(unit, len(_hits(course)))
+    rounds, place = divmod(unit, len(hits_of(course)))
     return rounds * _sums(course)[-1] + _hits_before(course, place)
 
 
 def _hits_before(course: Course, place: int) -> int:
     """Looked up for whole blocks, and counted in the last one: it is asked for every day of a count."""
     block = place // _BLOCK
-    return _sums(course)[block] + _hits(course).count(1, block * _BLOCK, place)
+    return _sums(course)[block] + hits_of(course).count(1, block * _BLOCK, place)
 
 
 @lru_cache(maxsize=256)
 def _sums(course: Course) -> tuple[int, ...]:
     """How many hits there are before each block."""
-    hits = _hits(course)
+    hits = hits_of(course)
     blocks = (hits.count(1, start, start + _BLOCK) for start in range(0, len(hits), _BLOCK))
     return tuple(accumulate(blocks, initial=0))
 

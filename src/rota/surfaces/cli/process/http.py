@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ....engine.observe.metrics import Metrics
     from ...http.server.serving import Server
 
-__all__ = ["ApiServer", "HttpOptions", "api_server_of"]
+__all__ = ["ApiServer", "HttpOptions", "api_server_of", "in_daemon_thread"]
 
 T = TypeVar("T")
 SWITCH_INTERVAL = timedelta(milliseconds=0.5)
@@ -116,7 +116,7 @@ class ApiServer:
 
     async def _serve(self, queue: Queue, buffered: BufferedMetrics, until: asyncio.Event) -> None:
         stopping = asyncio.create_task(until.wait())
-        making = asyncio.ensure_future(_in_thread(lambda: self._make(queue, buffered, until)))
+        making = asyncio.ensure_future(in_daemon_thread(lambda: self._make(queue, buffered, until)))
         await asyncio.wait({stopping, making}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not making.done():
@@ -160,7 +160,7 @@ async def _about_keys(queue: Queue) -> str:
     return f"there are none, so only this machine is answered; make one with: {MAKE_KEY}"
 
 
-async def _in_thread(function: Callable[[], T]) -> T:
+async def in_daemon_thread(function: Callable[[], T]) -> T:
     """As `asyncio.to_thread`, but the end of the process need not wait for it. Threads are switched more often
     meanwhile, since something may be due on the event loop."""
     loop = asyncio.get_running_loop()

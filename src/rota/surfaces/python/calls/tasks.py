@@ -25,7 +25,7 @@ from ....stores.queries import Cursor
 from .. import arguments
 from .base import CANDIDATES, LIMIT, Batch, Calls, Page, Report, check_limit, only_one, page_of
 
-__all__ = ["TaskCalls", "Tasks", "task_id_of"]
+__all__ = ["SharedLooks", "TaskCalls", "Tasks", "task_id_of"]
 
 Tasks = list[Task]
 AT_ONCE = 500
@@ -42,8 +42,8 @@ class TaskCalls(Calls):
     """Submit tasks, find them, and change what becomes of them."""
 
     @cached_property
-    def _looks(self) -> _SharedLooks:
-        return _SharedLooks()
+    def _looks(self) -> SharedLooks:
+        return SharedLooks()
 
     async def submit(
         self, kind: str, input: Any = None, *, connection: Any = None, **options: Unpack[SubmitOptions]
@@ -331,7 +331,7 @@ def _check_alone(field: str, others: Mapping[str, object]) -> None:
             raise Invalid(name, f"it was given together with {field}", "give one of them")
 
 
-class _SharedLooks:
+class SharedLooks:
     """Looks at tasks: one read at a time, for all who have asked by then.
 
     A call that waits looks after each commit that it hears of. If each read by itself, a thousand that wait would make
