@@ -1,5 +1,5 @@
 """A node: the loops that run in one process. `Worker` is what programs use: it runs tasks, and by default it also
-fires schedules and keeps house, since any number of each may run anywhere."""
+fires schedules and does the upkeep, since any number of each may run anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a node asks the service: the settings, and the pauses, guesses and intervals that are made from them.
+"""How often a node asks the service: the settings, and the pauses, odds and intervals that are made from them.
 
 `Tuning` has the numbers. `RetryPauses` are between the attempts of one request, `Contention` has the pauses between
 writes, `ReadOdds` say whether a read before a write is worth its request, and `LogPoller` reads the log while a caller

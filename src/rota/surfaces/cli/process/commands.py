@@ -247,7 +247,7 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
 @click.option("--max-body", type=SIZE, help="How large the body of a request may be. [default: 2MB]")
 @_allow_shell
 @click.option("--strict", is_flag=True, help="Refuse kinds of tasks that APP does not have.")
-@click.option("--engine", is_flag=True, help="Fire schedules, run tasks and keep house here, too.")
+@click.option("--engine", is_flag=True, help="Fire schedules, run tasks and do the upkeep here, too.")
 @_log_option
 @with_session
 def serve(
