@@ -80,7 +80,7 @@ def media_type_of(name: str, *, is_text: bool) -> str:
 
 @cache
 def _known_types() -> mimetypes.MimeTypes:
-    """Those of the standard library: what a machine adds to them plays no part."""
+    """The types of the standard library: what a machine adds to them plays no part."""
     return mimetypes.MimeTypes()
 
 

@@ -75,7 +75,7 @@ def is_on_time(node: NodeState, now: datetime) -> bool:
 
 
 def forgotten(nodes: Sequence[NodeState], now: datetime) -> list[NodeState]:
-    """Those that have been dead for so long that their records can go. The last worker of a tenant and the last
+    """The nodes that have been dead for so long that their records can go. The last worker of a tenant and the last
     scheduler stay until there is another: else it would be forgotten that they died."""
     last = {(role, node.tenant): node.id for node in sorted(nodes, key=_seen_at) for role in node.roles}
     missed = {id for (role, _), id in last.items() if role in MISSED_ROLES}

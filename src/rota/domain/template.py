@@ -39,7 +39,7 @@ def create(id: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, li
 
 
 def edit(template: Template, changes: Mapping[str, Any], now: datetime, limits: Limits) -> Template:
-    """With the changes; what is given as it was is no change."""
+    """The template with the changes; what is given as it was is no change."""
     values = _runnable(_checked(changes, limits), limits, template)
     changed = {
         name: value
@@ -108,7 +108,7 @@ def _checked(fields: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
 
 
 def _runnable(values: dict[str, Any], limits: Limits, old: Template | None = None) -> dict[str, Any]:
-    """With the kind and the command that fit the runtime."""
+    """The values with the kind and the command that fit the runtime."""
     if old is not None and not {"runtime", "kind", "command"} & values.keys():
         return values
     runtime = values.get("runtime", Runtime.PYTHON if old is None else old.runtime)

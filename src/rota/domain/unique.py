@@ -22,7 +22,7 @@ _UNIQUE = "unique"
 
 
 def unique_id(tenant: str, kind: str, queue: str, input: Any, by: tuple[str, ...]) -> str:
-    """Of the receipt: the same for all submissions that are the same task. `input` is in its stored form."""
+    """The id of the receipt: the same for all submissions that are the same task. `input` is in its stored form."""
     parts = [(part, _value(part, kind, queue, input)) for part in by]
     return derived_id("unique", tenant, msgspec.json.encode(parts, order="deterministic").decode())
 

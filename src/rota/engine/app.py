@@ -140,7 +140,7 @@ class App:
         return lambda function: self._workflow(function, kind, given, defaults, oldest, _names_around())
 
     def handler_of(self, kind: object) -> Handler | None:
-        """By its kind, or by its function, decorated or not."""
+        """The handler of a kind, or of a function, decorated or not."""
         if isinstance(kind, TaskFunction):
             kind = kind.kind
         if isinstance(kind, str):

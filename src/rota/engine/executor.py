@@ -83,7 +83,7 @@ class Leaving:
 
 
 class TakesReports(Protocol):
-    """Who stores what handlers report."""
+    """The part of a worker that stores what handlers report."""
 
     def note_report(self, execution: Execution, /) -> None: ...
 
@@ -476,7 +476,7 @@ class Execution:
 
 
 class _NoExecution(Execution):
-    """Of a function that is called without a worker: a first attempt at a task that nobody stores."""
+    """An execution without a worker, of a function that is called: a first attempt at a task that nobody stores."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -512,7 +512,7 @@ def over_time(limit: timedelta, *, still_runs: bool) -> TimeoutError:
 
 
 def _copy(value: Any, type: Any = Any) -> Any:
-    """Of what a store gave: it can be JSON."""
+    """A copy of what a store gave: it can be JSON."""
     return msgspec.json.decode(msgspec.json.encode(value), type=type)
 
 

@@ -130,7 +130,7 @@ def text_of(value: object) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """With its causes and notes, if they can be shown."""
+    """The traceback of an error with its causes and notes, if they can be shown."""
     try:
         return _storable("".join(traceback.format_exception(error)))
     except BaseException:  # each of them may do anything

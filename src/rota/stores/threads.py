@@ -44,7 +44,7 @@ class Threads:
 
     @property
     def is_awaited(self) -> bool:
-        """Of a single thread: whether anyone still waits for what it does now. The thread itself may ask."""
+        """Whether anyone still waits for what the one thread does now. The thread itself may ask."""
         current = self._current
         return current is None or not current.answer.done()
 

@@ -230,7 +230,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
 
     @property
     def most_put_off(self) -> timedelta:
-        """By how much a time may be due later than its timing says."""
+        """How much later than its timing says a time may be due."""
         return self.offset + self.jitter
 
     @property

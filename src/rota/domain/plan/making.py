@@ -349,7 +349,7 @@ class _Making:
                 self.schedules[removed[key]] = self._with_calendars_told(replace(item, new=new))
 
     def _with_calendars_told(self, item: Item[Schedule]) -> Item[Schedule]:
-        """With the calendars by which it is planned anew."""
+        """The item with the calendars by which it is planned anew."""
         old, new = item.old, item.new
         if old is None or new is None or old.calendars == new.calendars:
             return item

@@ -76,7 +76,7 @@ def renamed(schedule: Schedule, old: str, new: str) -> Schedule:
 
 
 def with_effects(causes: Iterable[Run], rows: Sequence[Run]) -> list[Run]:
-    """Those of the causes that have effects among these rows, which are new."""
+    """The causes that have effects among these rows, which are new."""
     linked = []
     for cause in causes:
         effects = tuple(row.id for row in rows if cause.id in row.causes)

@@ -128,7 +128,7 @@ def create(name: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, 
 
 
 def edit(calendar: Calendar, changes: Mapping[str, Any], now: datetime, actor: str) -> Calendar:
-    """With the changes; what is given as it was is no change."""
+    """The calendar with the changes; what is given as it was is no change."""
     changed = {name: value for name, value in _checked(changes).items() if value != getattr(calendar, name)}
     if not changed:
         return calendar

@@ -188,7 +188,7 @@ def _woken(schedule: Schedule, now: datetime, live: Sequence[Task]) -> Decision:
 
 
 def with_fewer_runs(decision: Decision, number: int) -> Schedule:
-    """The schedule of a decision of whose fires so many started nothing: they do not count towards `max_runs`."""
+    """The schedule after a decision, if so many of its fires started nothing: they do not count for `max_runs`."""
     schedule = decision.schedule
     if not number or decision.until is None:
         return schedule
@@ -254,7 +254,7 @@ def _excluded(schedule: Schedule, until: datetime) -> tuple[Skip, ...]:
 
 
 def planned(schedule: Schedule, after: datetime) -> Schedule:
-    """With the next time after `after`, or completed, with the reason, if there is none."""
+    """The schedule with its next time after `after`; completed, with the reason, if there is none."""
     if schedule.has_reached_max_executions():
         return _completed(schedule, f"it has run {schedule.run_count} times, its max_runs")
     if isinstance(schedule.timing, After):
@@ -371,7 +371,7 @@ def put_off_anew(schedule: Schedule, now: datetime) -> Schedule:
 
 
 def room_after(schedule: Schedule, nominal: datetime, most: timedelta) -> timedelta:
-    """By how much of `most` a time may be put off: never beyond the next one."""
+    """How much of `most` a time may be put off by: never beyond the next one."""
     if schedule.calendars and schedule.openings.rolls:
         following = schedule.next_occurrence(nominal)
     else:
@@ -380,7 +380,7 @@ def room_after(schedule: Schedule, nominal: datetime, most: timedelta) -> timede
 
 
 def jitter_share(id: str, nominal: str) -> int:
-    """By how much of its jitter a schedule puts off a time, in parts of 2 ** 64."""
+    """How much of its jitter a schedule puts off a time by, in parts of 2 ** 64."""
     return int.from_bytes(blake2b(f"{id}:{nominal}".encode(), digest_size=8).digest())
 
 

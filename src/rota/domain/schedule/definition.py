@@ -315,7 +315,7 @@ def create(
 def edit(
     schedule: Schedule, changes: Mapping[str, Any], now: datetime, actor: str, limits: Limits
 ) -> Schedule:
-    """With the changes applied; what is given as it was is no change. A change of when it runs recomputes the
+    """The schedule with the changes; what is given as it was is no change. A change of when it runs recomputes the
     next time from now; nothing else does."""
     _check_living(schedule)
     values = _changed(schedule, changes, now, limits)
@@ -336,8 +336,8 @@ def edit(
 
 
 def governed(schedule: Schedule, calendars: tuple[Covered, ...], now: datetime) -> Schedule:
-    """With what its calendars cover now, and planned anew if it is active. One that had completed because they left no
-    time goes on if they leave one again."""
+    """The schedule with what its calendars cover now, planned anew if it is active. One that had completed because
+    they left no time goes on if they leave one again."""
     if calendars == schedule.calendars:
         return schedule
     changed = replace(schedule, calendars=calendars)

@@ -129,7 +129,7 @@ class _AlikeSchedules(msgspec.Struct):
     runs: int = 0
 
     def times(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Those in [low, high)."""
+        """The times in [low, high)."""
         low, high = max(self.low, low), min(self.high, high)
         if low >= high:
             return iter(())
@@ -144,7 +144,7 @@ class _AlikeSchedules(msgspec.Struct):
         return times if left is None else islice(times, max(left, 0))
 
     def room(self, nominal: datetime, most: timedelta) -> timedelta:
-        """By how much of `most` a time may be put off: never beyond the next one."""
+        """As `room_after`, of one of these times."""
         if self.every is not None:
             return min(most, self.every * MICROSECOND)
         return room_after(self.like, nominal, most)

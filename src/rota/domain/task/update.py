@@ -35,7 +35,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fields(self) -> frozenset[str]:
-        """Those that may differ after it, the history aside."""
+        """The fields that may differ after it, the history aside."""
         return frozenset((*self.set, *self.add, *self.fill, *self.by_id))
 
     def applied_to(self, tasks: Sequence[Task]) -> list[Task]:

@@ -66,7 +66,7 @@ class Gates:
     async def after_change(
         cls, tx: Tx, stored: dict[str, Gate], changed: dict[str, Gate], lines: dict[str, list[Task]]
     ) -> Gates:
-        """Gates of which some have another limit now, with those of their lines that may be let in."""
+        """Gates, some of them with another limit now, and the tasks in their lines that may be let in."""
         waiting = _all_of(lines)
         kinds = await _gates_of(tx, waiting, lambda each: gate.is_of_kind(each) and each not in stored)
         unread = {id for task in waiting for id in task.gates if gate.is_of_queue(id) and id not in stored}
@@ -216,7 +216,7 @@ def _steps_aside(gates: Mapping[str, Gate], task: Task, now: datetime) -> bool:
 
 
 async def _moving_lines(tx: Tx, stored: dict[str, Gate], tasks: Sequence[Task]) -> dict[str, list[Task]]:
-    """Who may be let in: as many as there will be places. Some of the line may themselves be among the tasks."""
+    """The tasks that may be let in: as many as there will be places. Some of the line may be among the tasks."""
     limited = [task for task in tasks if gate.is_limited(task)]
     leaving = Counter(id for task in limited for id in (*task.gates[: task.passed], task.line) if id)
     places: dict[int, list[str]] = {}
@@ -231,7 +231,7 @@ async def _moving_lines(tx: Tx, stored: dict[str, Gate], tasks: Sequence[Task]) 
 
 
 async def first_in_lines(tx: Tx, gates: Sequence[str], most: int) -> dict[str, list[Task]]:
-    """Who is next in each of these lines."""
+    """The tasks that are next in each of these lines."""
     lines: dict[str, list[Task]] = {id: [] for id in gates}
     for task in await tx.find(TasksInLine(gates=tuple(gates), most=most, at=tx.now), most * len(gates)):
         if task.line is not None:

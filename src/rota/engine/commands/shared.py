@@ -103,7 +103,7 @@ async def find_task(tx: Tx, tenant: str, id: str) -> Task:
 
 
 async def find_schedule(tx: Tx, tenant: str, key: str, *, deleted: bool = False) -> Schedule:
-    """By its key, or by its id; what looks like an id is one first, whatever another schedule is called."""
+    """The schedule with this key, or this id. What looks like an id is one first, whatever another is called."""
     if _ID.fullmatch(key):
         by_id = await tx.get(Schedule, key)
         if by_id is not None and by_id.tenant == tenant and (by_id.deleted_at is not None) == deleted:
@@ -126,7 +126,7 @@ async def find_any_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
 
 
 async def find_template(tx: Tx, tenant: str, id: str) -> Template:
-    """By its id, or else by its alias."""
+    """The template with this id, or else with this alias."""
     by_id = await tx.get(Template, id)
     if by_id is not None and by_id.tenant == tenant:
         return by_id

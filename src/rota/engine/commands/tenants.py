@@ -117,7 +117,7 @@ async def sign_out(tx: Tx, session: keys.SignIn) -> None:
 
 
 async def _by_name(tx: Tx, tenant: str | None, name: str) -> ApiKey:
-    """By its name, or by the beginning of its id."""
+    """The key with this name, or with an id that begins so."""
     keys = await find_every(tx, ApiKeyList(tenant=tenant))
     found = [key for key in keys if key.name == name] or [key for key in keys if key.id.startswith(name)]
     good = [key for key in found if key.revoked_at is None]

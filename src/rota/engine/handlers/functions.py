@@ -240,7 +240,7 @@ class TaskFunction(Generic[P, R]):
 
 
 class PlainTaskFunction(TaskFunction[P, R]):
-    """Of a function that is not async: a worker runs it in a thread."""
+    """A function that is not async: a worker runs it in a thread."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         result: R = self.function(*args, **self._filled(args, kwargs))
@@ -248,7 +248,7 @@ class PlainTaskFunction(TaskFunction[P, R]):
 
 
 class AsyncTaskFunction(TaskFunction[P, R]):
-    """Of an async function: a worker runs it on its event loop."""
+    """An async function: a worker runs it on its event loop."""
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         result: R = await self.function(*args, **self._filled(args, kwargs))

@@ -59,7 +59,7 @@ async def _pages(store: Store, tenant: str) -> AsyncIterator[list[Schedule]]:
 
 @as_work
 async def _took(tx: Tx, tenant: str) -> Mapping[str, float]:
-    """By schedule, how many seconds its last runs took on average."""
+    """How many seconds the last runs of each schedule took on average."""
     rows: list[Run] = []
     for back in _BACK:
         rows = await tx.find(EndedRuns(tenant=tenant, since=tx.now - back), LOOKED_AT)
@@ -77,7 +77,7 @@ async def _took_last(tx: Tx, schedules: Sequence[Schedule]) -> Mapping[str, floa
 
 
 def _averages(by_schedule: Mapping[str, Sequence[Run]]) -> Mapping[str, float]:
-    """Of the last runs that have ended by themselves; the rows are the latest first."""
+    """The average of the last runs that have ended by themselves; the rows are the latest first."""
     averages = {}
     for id, rows in by_schedule.items():
         ended = [

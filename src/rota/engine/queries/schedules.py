@@ -47,7 +47,7 @@ OrderedSchedules = ScheduleList | SchedulesByName | SchedulesByNextTime
 
 
 class ScheduleOrder(StrEnum):
-    """In which order schedules are listed: the newest first, by name, or by when they are due next."""
+    """The order in which schedules are listed: the newest first, by name, or by when they are due next."""
 
     NEWEST = "newest"
     NAME = "name"

@@ -110,7 +110,7 @@ async def _oldest_at(tx: Tx, tenant: str, queue: str, lined_at: datetime | None)
 
 
 async def _lined_at(tx: Tx, tenant: str) -> dict[str, datetime]:
-    """By queue, since when the first in a line of its tasks waits there. Of very many lines only some are looked at."""
+    """Since when the first in a line waits, by queue. If there are very many lines, only some are looked at."""
     gates = await tx.find(GateList(tenant=tenant), LOOKED_AT_IN_LINE)
     waiting = [each.id for each in gates if each.waiting]
     lines = await first_in_lines(tx, waiting, 1) if waiting else {}

@@ -431,7 +431,7 @@ async def call_hooks(app: App, name: str, args: Sequence[Any]) -> None:
 
 
 async def _call(hook: Callable[..., Any], args: Sequence[Any]) -> None:
-    """With as many of the arguments as it takes."""
+    """Call the hook with as many of the arguments as it takes."""
     answer = hook(*_fitting(hook, args))
     if inspect.iscoroutine(answer):
         await answer

@@ -28,7 +28,7 @@ HTTP_TIMEOUT = timedelta(seconds=60)
 
 
 class Runtimes:
-    """By kind, how tasks are run. Handlers may be registered with the app later on."""
+    """How tasks are run, by kind. Handlers may be registered with the app later on."""
 
     def __init__(self, app: App, *, allow_shell: bool = False, allow_private_addresses: bool = False) -> None:
         self._app = app

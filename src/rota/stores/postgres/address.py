@@ -117,7 +117,7 @@ class Address(NamedTuple):
         )[:63]
 
     def in_role(self, role: str) -> Address:
-        """With this role, unless it has one."""
+        """The address with this role, unless it has one."""
         return self if self.role is not None else self._replace(role=role)
 
     def connect_options(self) -> dict[str, Any]:

@@ -231,14 +231,14 @@ class Writer:
         return self._rows(records, self._all if with_body else self._without_body, histories)
 
     def new_rows(self, records: Sequence[Any]) -> Rows:
-        """Of records that are inserted. (Tasks that are alike, as those of a `submit_many` or a tick, take 1.2 instead
-        of 3.3 µs each.)"""
+        """The rows of records that are inserted. (Tasks that are alike, as those of a `submit_many` or a tick, take 1.2
+        instead of 3.3 µs each.)"""
         if self.table.type is Task and are_alike(records):
             return self._alike_rows(sorted(records, key=_id))
         return self.rows(records, self.histories(records))
 
     def _alike_rows(self, tasks: Sequence[Task]) -> Rows:
-        """Of tasks whose columns are the same, but for the id and the schedule."""
+        """The rows of tasks whose columns are the same, but for the id and the schedule."""
         first, *_ = tasks
         histories = self.histories([first])
         parameters = self.rows([first], histories).parameters
@@ -255,7 +255,7 @@ class Writer:
         return Rows(tuple(varying), parameters, own["id"])
 
     def _rows(self, records: Iterable[Record], which: Columns, histories: Histories) -> Rows:
-        """In the order of ids, so that two transactions lock rows in the same order."""
+        """The rows in the order of ids, so that two transactions lock rows in the same order."""
         ordered = sorted(records, key=_id)
         columns, attributes = which
         plain = zip(*map(attributes, ordered), strict=True)

@@ -145,7 +145,7 @@ def are_alike(tasks: Sequence[Task]) -> bool:
 
 
 def bodies_of(tasks: Sequence[Task], short: ShortHistory) -> list[str]:
-    """Of tasks that are alike. `short` is the history of each."""
+    """The bodies of tasks that are alike. `short` is the history of each."""
     like = _Body(*_rest_of(tasks[0]), short.lines)
     bodies = []
     for task in tasks:

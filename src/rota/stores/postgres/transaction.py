@@ -274,7 +274,7 @@ def _update(statements: Statements, update: Update, tasks: Sequence[Task]) -> _W
 
 
 def _with_same_body(records: list[Record], was: dict[str, Record], histories: Histories) -> dict[str, Record]:
-    """Of tasks whose old record is known, by id: those whose body did not change. It need not be sent then."""
+    """The tasks whose body did not change, by id, as far as their old record is known. It need not be sent then."""
     found: dict[str, Record] = {}
     for record in records if was else ():
         match record, was.get(record.id):

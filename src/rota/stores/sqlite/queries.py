@@ -143,7 +143,7 @@ def _task_list(db: apsw.Connection, query: TaskList) -> list[str]:
 
 
 def _ready(db: apsw.Connection, query: ReadyTasks, values: Values, limit: int) -> list[str]:
-    """From the highest priority down, until there are enough; what is less urgent is not looked at."""
+    """The ready tasks, from the highest priority down, until there are enough. Less urgent ones are not looked at."""
     lanes = _Lanes(db, query)
     tops = list(lanes.tops())
     found: list[str] = []

@@ -96,11 +96,11 @@ class _Statements:
         return self.row(record)[: self._identifies]
 
     def replacement(self, record: Record, was: Record | None) -> _Replacement:
-        """For a record that was so before; None: that is not known."""
+        """The replacement for a record that was so before; None: that is not known."""
         return self._whole if was is None else self.replacement_of(self.table.changed(record, was))
 
     def replacement_of(self, changed: tuple[Column, ...]) -> _Replacement:
-        """For records of which these columns differ."""
+        """The replacement for records that differ in these columns."""
         found = self._parts.get(changed)
         if found is None:
             names = {column.name for column in changed}

@@ -90,7 +90,7 @@ async def queues(queue: Queue) -> list[str]:
 
 @_from_store
 async def kinds(queue: Queue) -> list[str]:
-    """Those that workers have, that schedules start, and that were submitted lately."""
+    """The kinds that workers have, that schedules start, and that were submitted lately."""
     handled = [kind for node in await queue.nodes(dead=True) for kind in node.kinds]
     started = [getattr(each.target, "kind", "") for each in await queue.list_schedules(limit=AT_MOST)]
     submitted = [each.kind for each in await queue.list(limit=AT_MOST)]

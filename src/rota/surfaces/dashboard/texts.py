@@ -232,7 +232,7 @@ def tags_of(schedule: Schedule) -> Sequence[str]:
 
 
 def person(actor: str | None) -> str:
-    """Who did something, without what the API puts before their name."""
+    """The name of who did something, without what the API puts before their name."""
     return "this machine" if actor == LOCAL else (actor or "").removeprefix(_KEY)
 
 

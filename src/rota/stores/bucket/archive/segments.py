@@ -144,7 +144,7 @@ million ids enter in 0.8 s; one segment after the other in 1.25 s."""
 
 
 class SegmentIndex:
-    """In which segments an id may be. The caller holds the replica's lock.
+    """The index that says in which segments an id may be. The caller holds the replica's lock.
 
     It is asked for every record that is written, on every node, so the time it takes must not grow with the archive.
     To ask for 100 ids among 6 million takes 0.3 ms; to ask each of their 1,500 segments would take 3 s.

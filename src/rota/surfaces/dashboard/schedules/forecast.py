@@ -71,7 +71,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def hour(visit: Visit) -> Response:
-    """Who is in an hour."""
+    """The schedules that fire in an hour."""
     zone, at = _zone(visit), _asked_moment(visit)
     begin = max(at, (await visit.queue.now()).replace(second=0, microsecond=0))
     if begin >= at + HOUR:

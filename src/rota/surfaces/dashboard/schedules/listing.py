@@ -104,7 +104,7 @@ async def _found(visit: Visit, known: Overview | None) -> tuple[Page[Schedule], 
 async def _failed_first(
     visit: Visit, known: Overview, page: Page[Schedule], filters: Mapping[str, str | None]
 ) -> None:
-    """Those whose last run failed stand before the others, on the first page. They are among those that the overview
+    """Put schedules whose last run failed before the others, on the first page. They are among those that the overview
     knows: only the ledger of a schedule says how its last run went, and to read every ledger costs too much."""
     status = filters.get("status")
     chosen = [
