@@ -95,3 +95,13 @@ def test_selectors_match_what_they_select() -> None:
         selector = each["spec"]["selector"]
         wanted = selector if each["kind"] == "Service" else selector["matchLabels"]
         assert wanted in labels, each["metadata"]["name"]
+
+
+def test_the_hosted_run_checks_and_audits_every_week_and_for_each_tag() -> None:
+    hosted = yaml.load((DEPLOY.parent / ".github/workflows/ci.yml").read_text(), Loader=yaml.BaseLoader)
+    assert hosted["on"]["push"] == {"branches": ["main"], "tags": ["v*"]}
+    assert [each["cron"] for each in hosted["on"]["schedule"]] == ["17 5 * * 1"]
+    runs = {step["run"] for job in hosted["jobs"].values() for step in job["steps"] if "run" in step}
+    assert runs == {".ci/run", "make audit", "make dist"}
+    targets = re.findall(r"^(\w+):", (DEPLOY.parent / "Makefile").read_text(), re.MULTILINE)
+    assert {"audit", "dist"} <= set(targets)
