@@ -16,11 +16,13 @@ from ..domain.schedule.expected import AHEAD, TimeChanges
 from . import redaction
 from .shapes import Answer, Time, shaped
 
-__all__ = ["PlanAnswer", "answer", "lines", "summary"]
+__all__ = ["WARNING", "PlanAnswer", "answer", "lines", "summary"]
 
 IN_DETAIL = 100
 """Of how many changes the times are computed."""
 LISTED = 50
+WARNING = "warning:"
+"""How a line begins that warns. The command line shows it in colour."""
 _WIDTH = 80
 _SHOWN = 3
 _MARKS = {Action.CREATED: "+", Action.CHANGED: "~", Action.REMOVED: "-", Action.UNCHANGED: "="}
@@ -206,7 +208,7 @@ def _of_times(plan: Plan, item: Item[Schedule]) -> Iterator[str]:
         due = _listed(map(clock.reading, skips[:_SHOWN]), len(skips))
         upcoming = schedule.next_run_at if schedule.enabled else None
         then = f"; the next time is {clock.reading(upcoming)}" if upcoming else ""
-        yield from _wrapped(f"warning: it was due today, at {due}, and would not run then{then}")
+        yield from _wrapped(f"{WARNING} it was due today, at {due}, and would not run then{then}")
 
 
 def _number(count: int, one: str, many: str) -> str:

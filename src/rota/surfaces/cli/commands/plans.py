@@ -147,17 +147,15 @@ def show_plan(session: Session, made: Plan, *, prune: bool = False, everything: 
         return session.screen.json(plans.answer(made))
     for line in plans.lines(made, prune=prune, most=None if everything else 40):
         colour = _COLOURS.get(line[:1])
-        session.screen.prose(click.style(line, fg=colour) if colour else _warned(line), hang=6)
+        if line.startswith(f"    {plans.WARNING}"):
+            line = click.style(line, fg="yellow", bold=True)
+        session.screen.prose(click.style(line, fg=colour) if colour else line, hang=6)
     if made.changes or made.kept:
         session.screen.say()
     return session.screen.say(plans.summary(made))
 
 
 _COLOURS = {"+": "green", "~": "yellow", "-": "red"}
-
-
-def _warned(line: str) -> str:
-    return click.style(line, fg="yellow", bold=True) if line.startswith("    warning:") else line
 
 
 async def _planned(session: Session, queue: Queue, source: App | Mapping[str, Any], **how: bool) -> Plan:
