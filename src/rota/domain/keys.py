@@ -151,7 +151,7 @@ def is_open(session: SignIn, key: ApiKey | None, now: datetime) -> bool:
 
 
 def sign_out(key: ApiKey, session: SignIn, now: datetime) -> ApiKey:
-    """The key, which knows that this session of it is over: whoever has a copy is refused, too."""
+    """The key, which knows that this session of it is over: a copy of the session is refused, too."""
     if not is_open(session, key, now):
         return key
     kept = {id: until for id, until in key.signed_out.items() if until > now}

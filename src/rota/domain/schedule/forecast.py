@@ -218,7 +218,7 @@ class Forecaster:
         return (at - self._first) // MICROSECOND
 
     def count(self) -> Iterator[int]:
-        """Go through the times of every group, and say of each how many steps that took: whoever serves others, too,
+        """Go through the times of every group, and say of each how many steps that took: a caller with others to serve
         pauses now and then."""
         for group in self._groups.values():
             if not group.like.jitter:

@@ -84,7 +84,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, moving=len(moves), moves=tuple(moves[:LISTED]), token=token)
 
     def sentence(self, clock: str) -> str:
-        """In words; `clock` is the minute, as whoever reads it knows it."""
+        """The spread in words; `clock` is the minute as its reader knows it."""
         many = f"{self.schedules:,} schedules fire" if self.schedules != 1 else "1 schedule fires"
         them = "them" if self.moving == self.schedules else f"{self.moving:,} of them"
         minutes = "1 minute" if self.over == MINUTE else f"{self.over // MINUTE:,} minutes"
