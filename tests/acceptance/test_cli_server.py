@@ -13,6 +13,7 @@ import pytest
 import rota as package
 from command_line import Process, all_commands, bare_folder, complaint, document, rota
 from records import node
+from rota import sync
 from rota.domain.errors import NotFound, Refused, Unavailable
 from rota.surfaces.python.calls.plans import PlanCalls
 from rota.surfaces.remote import wire
@@ -89,7 +90,7 @@ def test_bulk_calls_are_made_page_by_page(served: Served) -> None:
     walk.do("submit", "-t nobody -i @lines.jsonl --queue bulk")
     assert walk.do("cancel", "--all --queue bulk --json") == '{"cancelled": 1100}'
     assert walk.do("replay", "--status cancelled --queue bulk") == "replayed 1,100 tasks"
-    with package.sync.connect("sqlite:///rota.db") as queue:
+    with sync.connect("sqlite:///rota.db") as queue:
         assert queue.count(status="pending") == 1100
 
 
@@ -124,6 +125,15 @@ async def test_a_server_whose_store_is_away_says_so_behind_its_steps(
     monkeypatch.setattr(PlanCalls, "_planned", away)
     with pytest.raises(Unavailable, match="the store does not answer"):
         await queue.plan({"schedules": {}}, report=lambda steps: None)
+    await queue.close()
+
+
+async def test_a_server_that_does_not_say_how_far_it_is_answers_all_the_same(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = RemoteQueue(served.url, served.key("*"))
+    monkeypatch.setattr(wire, "reports", lambda name: False)
+    assert (await queue.plan({"schedules": {}}, report=lambda steps: None)).items == ()
     await queue.close()
 
 
@@ -193,7 +203,7 @@ def _walk_schedules(walk: Walk) -> None:
     for number in range(6):
         rota(f"schedule create crowd-{number} -t double --cron '0 9 * * *'")
     walk.same("forecast", "--from 2027-02-01 --to 2027-02-03 --by day")
-    assert "Spread 6 schedules." in walk.do("spread", "2027-02-01T09:00Z --over 10m --yes")
+    assert "Spread 5 schedules." in walk.do("spread", "2027-02-01T09:00Z --over 10m --yes")
     there, here = json.loads(walk.do("plan", "declared.json --json")), document("plan declared.json")
     assert (there["token"], there["items"][0]["differences"]) == (
         here["token"],

@@ -116,7 +116,10 @@ class RemoteQueue(Queue):
         report = given.get("report")
         headers = {} if report is None else {wire.PROGRESS_HEADER: "lines"}
         async with self._asked("POST", f"/calls/{name}", content=body, headers=headers) as response:
-            content = await (response.aread() if report is None else self._awaited(response, report))
+            if report is not None and wire.PROGRESS_HEADER in response.headers:
+                content = await self._awaited(response, report)
+            else:
+                content = await response.aread()
             answered = _decoded(self._server, content, wire.Answered)
         for sentence in answered.warnings:
             warnings.warn(sentence, UnhandledKind, stacklevel=3)
@@ -136,6 +139,8 @@ class RemoteQueue(Queue):
                 last.clear()
             last.append(begun)
         status, _, content = b"".join(last).partition(b" ")
+        if not status:
+            raise Unavailable(f"{self._server} has ended before its answer", server=self._server)
         if status != b"200":
             self._refuse(response, int(status), content)
         return content

@@ -66,7 +66,7 @@ VERSION_HEADER = "Rota-Version"
 
 PROGRESS_HEADER = "Rota-Progress"
 """In a request: before the answer, which follows its status, there are to be lines, each with how many steps were done
-since the one before."""
+since the one before. In a response: it is so."""
 
 _NOT_OVER_HTTP = ("connection", "report")
 _VALUES: Mapping[str, type[msgspec.Struct]] = {

@@ -47,7 +47,8 @@ async def call(request: Request, tenant: TenantName, name: str) -> Response:
     except Refused as refused:
         return _refused(refused)
     if wire.PROGRESS_HEADER in request.headers and wire.reports(name):
-        return StreamingResponse(_watched(request, queue, name, given), headers=_HEADERS)
+        told = {**_HEADERS, wire.PROGRESS_HEADER: "lines"}
+        return StreamingResponse(_watched(request, queue, name, given), headers=told)
     return await _called(request, queue, name, given)
 
 
