@@ -1,4 +1,5 @@
-"""Burst: many schedules due at one instant. How long until the last is a task, and until the last has started.
+"""Burst: many schedules due at one instant. How long until the last is a task, and until the last has started; and
+what that takes of the processor.
 
 One process: scheduler, worker and janitor on one SQLite file. The schedules are daily ones, made while nothing runs,
 with their next time about `lead` seconds ahead; the node starts before it and waits for it. `--schedules` may be 1000,
@@ -25,18 +26,19 @@ class Marks:
 
     def __init__(self, number: int) -> None:
         self.left = number
-        self.last = math.nan
+        self.last = self.used = math.nan
         self.all = asyncio.Event()
 
     def one(self) -> None:
         self.left -= 1
         if self.left == 0:
-            self.last = time.time()
+            self.last, self.used = time.time(), time.process_time()
             self.all.set()
 
 
-async def burst(place: Path, number: int, lead: int) -> tuple[float, float]:
-    """Seconds from the due instant until the last task exists, and until the last handler has begun."""
+async def burst(place: Path, number: int, lead: int) -> tuple[float, float, float]:
+    """Seconds from the due instant until the last task exists, and until the last handler has begun; and those of the
+    processor, from half a second before the due instant on."""
     async with rota.connect(f"sqlite:///{place / 'rota.db'}") as queue:
         due = (datetime.now(UTC) + timedelta(seconds=lead)).replace(microsecond=0)
         daily = Cron(f"{due.second} {due.minute} {due.hour} * * *", "UTC")
@@ -55,11 +57,13 @@ async def burst(place: Path, number: int, lead: int) -> tuple[float, float]:
             starts.one()
 
         running = asyncio.create_task(worker.run(handle_signals=False))
+        await asyncio.sleep((due - datetime.now(UTC)).total_seconds() - 0.5)
+        used = time.process_time()
         await tasks.all.wait()
         await starts.all.wait()
         worker.stop()
         await running
-        return tasks.last - due.timestamp(), starts.last - due.timestamp()
+        return tasks.last - due.timestamp(), starts.last - due.timestamp(), starts.used - used
 
 
 def main() -> None:
@@ -69,10 +73,10 @@ def main() -> None:
     for _ in range(asked.rounds):
         with measure.folder(asked.folder) as place:
             seen.append(asyncio.run(burst(place, asked.schedules, lead)))
-    times = {"last_task": [each[0] for each in seen], "last_start": [each[1] for each in seen]}
-    tasks, starts = (sorted(values)[len(values) // 2] for values in times.values())
+    tasks, starts, used = (sorted(values)[len(values) // 2] for values in zip(*seen, strict=True))
     results = {
         "seconds": {"last_task": round(tasks, 3), "last_start": round(starts, 3)},
+        "cpu_microseconds_each": round(1e6 * used / asked.schedules),
         "sizes": {"schedules": asked.schedules},
         "rounds": asked.rounds,
     }
