@@ -27,7 +27,7 @@ from .calendars import (
     edit_calendar,
 )
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
-from .plans import MakePlan, apply_plan, read_stored
+from .plans import MakePlan, apply_plan, check_plan_age, read_stored
 from .schedules import (
     Declared,
     create_schedule,
@@ -120,6 +120,7 @@ __all__ = [
     "cancel_task",
     "cancel_tasks",
     "check_fleet",
+    "check_plan_age",
     "claim_notices",
     "claim_tasks",
     "create_calendar",

@@ -57,7 +57,7 @@ async def apply_plan(
     """Do what a plan says, of the time `at`: all of it, or nothing. With the token of one that was made before, only if
     it still says the same; or if nothing is left to do, as after an answer that was lost. `ready` is called with the
     number of schedules that are ready to be written."""
-    _check_age(at, tx.now)
+    check_plan_age(at, tx.now)
     stored = await _stored(tx, tenant, lock=True)
     plan = make(stored, at)
     if token is not None and token != plan.token and plan.changes:
@@ -86,7 +86,8 @@ def _action(item: Item[Schedule]) -> str:
     return "paused" if item.action is Action.REMOVED else _ACTIONS[item.action]
 
 
-def _check_age(at: datetime, now: datetime) -> None:
+def check_plan_age(at: datetime, now: datetime) -> None:
+    """Refuse a plan that was not made today."""
     if not now - LONGEST <= at <= now + timedelta(seconds=2):
         raise Refused("plan_outdated", changed=f"it was made at {at:%Y-%m-%d %H:%M} UTC, not today")
 

@@ -96,6 +96,8 @@ class PlanCalls(Calls):
         if report is not None:
             declared = replace(declared, report=report)
         stored, now = await self.store.read(commands.read_stored(self.tenant))
+        if at is not None:
+            commands.check_plan_age(at, now)
         return await asyncio.to_thread(self._making(declared, prune, force), stored, at or now)
 
     def _making(
