@@ -105,9 +105,7 @@ class Sign:
     def reach(self, done: int, total: int) -> None:
         """Of something whose number is known only when it has begun."""
         self._done, self._total = done, total
-        if self._shown is not None:
-            self._shown.columns = self._columns()
-        self._draw()
+        self._draw_anew()
 
     def stop(self) -> None:
         self._timer.cancel()
@@ -122,7 +120,12 @@ class Sign:
         shown.add_task(self._what, total=self._total)
         shown.start()
         self._shown = shown
-        self._draw()
+        self._draw_anew()  # how much there is to do may have become known meanwhile
+
+    def _draw_anew(self) -> None:
+        if self._shown is not None:
+            self._shown.columns = self._columns()
+            self._draw()
 
     def _draw(self) -> None:
         if self._shown is not None:
