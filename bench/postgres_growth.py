@@ -35,6 +35,8 @@ async def filled(server: Server, finished: int) -> rota.Queue:
     await connection.execute(FILL, 999)
     await connection.execute("vacuum analyze rota.schedule")
     await connection.close()
+    while await queue.now() < due:
+        await asyncio.sleep(0.01)
     return queue
 
 

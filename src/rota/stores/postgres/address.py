@@ -27,9 +27,11 @@ PLANNING = {
     "enable_mergejoin": "off",
     "enable_memoize": "off",
     "jit": "off",
+    "max_parallel_workers_per_gather": "0",
 }
 """Every statement has one index that it means to use. Told so, the planner plans once, and never walks a table
-because its statistics are old."""
+because its statistics are old. It does not know how few rows are asked for: of 10,000,000 tasks it had the newest 50
+read by several processes, which took 9.1 ms instead of 1.4."""
 
 _WATCHFUL = {
     "tcp_keepalives_idle": "10",
