@@ -35,8 +35,7 @@ async def filled(server: Server, finished: int) -> rota.Queue:
     await connection.execute(FILL, 999)
     await connection.execute("vacuum analyze rota.schedule")
     await connection.close()
-    while await queue.now() < due:
-        await asyncio.sleep(0.01)
+    await asyncio.sleep(max(0, (due - await queue.now()).total_seconds()))
     return queue
 
 
