@@ -227,6 +227,7 @@ class Stream:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.known: list[Record] = []
+        self.completions = 0
 
     def operations(self, count: int) -> Iterator[Operation]:
         for _ in range(count):
@@ -259,7 +260,8 @@ class Stream:
     def complete(self) -> Complete:
         task = any_task(self.chance, status=TaskStatus.RUNNING)
         output = self.chance.choice((1, "ü", {"x": ["\0"]}))
-        return Complete(task, output, self.chance.random() < 0.5)
+        self.completions += 1
+        return Complete(task, output, self.completions % 2 == 0)
 
     def fresh(self) -> Record:
         makers = (any_task, any_task, any_schedule, any_schedule, any_run, any_event, self.small)
