@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -90,20 +90,30 @@ def test_what_is_really_lost_comes_back_after_an_outage(tmp_path: Path) -> None:
     play(one, STORES["memory"], tmp_path)
 
 
+def lose_answers_to_claims(
+    world: World, number: int, then: Callable[[], Awaitable[object]] | None = None
+) -> None:
+    """The next claims are done, and not answered. `then` is awaited after each."""
+    transact, left = world.store.transact, number
+
+    async def losing(work: Any, /, *options: Any) -> Any:
+        nonlocal left
+        answer = await transact(work, *options)
+        if isinstance(answer, Claimed) and left:
+            left -= 1
+            if then is not None:
+                await then()
+            raise rota.Unavailable("injected: the answer is lost")
+        return answer
+
+    setattr(world.store, "transact", losing)  # noqa: B010  to mypy, a method is not to be replaced
+
+
 def test_a_claim_whose_answer_is_lost_holds_up_its_tasks_for_a_moment_only(tmp_path: Path) -> None:
     """Also if the claim that would find them is not answered either."""
 
     async def one(world: World) -> None:
-        transact, left = world.store.transact, 2
         began: list[timedelta] = []
-
-        async def losing(work: Any, /, *options: Any) -> Any:
-            nonlocal left
-            answer = await transact(work, *options)
-            if isinstance(answer, Claimed) and left:
-                left -= 1
-                raise rota.Unavailable("injected: the answer is lost")
-            return answer
 
         @world.app.task("work")
         async def work() -> None:
@@ -111,7 +121,7 @@ def test_a_claim_whose_answer_is_lost_holds_up_its_tasks_for_a_moment_only(tmp_p
             await asyncio.sleep(60)
 
         await world.queue.submit_many([("work", None)] * 5)
-        setattr(world.store, "transact", losing)  # noqa: B010  to mypy, a method is not to be replaced
+        lose_answers_to_claims(world, 2)
         async with world.running(concurrency=3):
             await world.at(200 * SECOND)
         done = await world.tasks()
@@ -119,5 +129,55 @@ def test_a_claim_whose_answer_is_lost_holds_up_its_tasks_for_a_moment_only(tmp_p
         assert len(began) == 5
         assert max(began[:3]) < SECOND
         assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
+
+    play(one, STORES["memory"], tmp_path)
+
+
+def test_a_task_that_was_cancelled_before_its_worker_knew_of_it_never_begins(tmp_path: Path) -> None:
+    async def one(world: World) -> None:
+        began: list[int] = []
+
+        @world.app.task("work")
+        async def work(n: int) -> None:
+            began.append(n)
+
+        ids = [(await world.queue.submit("work", {"n": n})).id for n in range(2)]
+        lose_answers_to_claims(world, 1, lambda: world.queue.cancel(ids[0]))
+        async with world.running():
+            await world.at(10 * SECOND)
+        assert [(await world.queue.get(id)).status for id in ids] == ["cancelled", "completed"]
+        assert began == [1]
+
+    play(one, STORES["memory"], tmp_path)
+
+
+@pytest.mark.parametrize("seconds", [0, 20], ids=["idle", "at work"])
+def test_a_worker_that_ends_hands_back_what_it_has_not_heard_of(tmp_path: Path, seconds: int) -> None:
+    """It begins nothing any more, and nobody has to wait until the lease has run out."""
+
+    async def one(world: World) -> None:
+        began: list[str] = []
+
+        @world.app.task("work")
+        async def work(name: str) -> None:
+            began.append(name)
+            await asyncio.sleep(seconds)
+
+        worker = world.worker(scheduler=False, janitor=False)
+        if seconds:
+            await world.queue.submit("work", {"name": "before"})
+        running = asyncio.create_task(worker.run(handle_signals=False))
+        await world.at(SECOND)
+        late = await world.queue.submit("work", {"name": "late"})
+
+        async def stop() -> None:
+            worker.stop()
+
+        lose_answers_to_claims(world, 1, stop)
+        await running
+        assert began == (["before"] if seconds else [])
+        task = await world.queue.get(late.id)
+        assert (task.status, task.attempt) == ("pending", 0)
+        assert world.clock.now() - START < (seconds + 2) * SECOND
 
     play(one, STORES["memory"], tmp_path)

@@ -507,6 +507,8 @@ class Worker(Node):
             await asyncio.gather(settling, return_exceptions=True)
 
     async def _settle_all(self) -> None:
+        if self.tasks.may_hold_more:  # asked for once: a store that is away does not hold up the end
+            await self._drain_round()
         while not self.tasks.is_idle:
             await self._drain_round()
 

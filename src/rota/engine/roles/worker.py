@@ -126,6 +126,11 @@ class TaskWorker:
         )
 
     @property
+    def may_hold_more(self) -> bool:
+        """Whether a claim may have taken tasks that it has not heard of."""
+        return bool(self._unanswered)
+
+    @property
     def is_idle(self) -> bool:
         return not (self._running or self._ended or self._settling or self._blocked or self._hooks)
 
@@ -180,7 +185,7 @@ class TaskWorker:
     async def claim(self) -> tuple[Claim, datetime] | None:
         """Take what is ready, and start it. If there was less than asked for: what was asked, and as of when."""
         free = self._free()
-        if not free and not self._running:
+        if not (free or self._running or self._unanswered):
             return None
         unanswered, self._unanswered = self._unanswered, frozenset()
         ask = Claim(
@@ -211,7 +216,7 @@ class TaskWorker:
             self._cancel(set(claimed.cancelling))
         is_late = self._queue.clock.monotonic() - asked >= self._lease.total_seconds()
         for task in claimed.tasks:
-            if is_late:
+            if is_late or not self.accepting or (task.cancel_requested and not task.is_workflow):
                 self._give_back(task)
             else:
                 self._start(task, traced_since)
@@ -329,8 +334,9 @@ class TaskWorker:
         self._observe(TaskStarted(task))
 
     def _give_back(self, task: Task) -> None:
-        """The process or the store stood still for a lease since the claim was asked: another worker may have the task
-        by now, so it is not begun. If it is ours still, it goes back to the queue; if not, the store refuses that."""
+        """It is not begun. The process or the store stood still for a lease since the claim was asked, and another
+        worker may have the task by now; or we heard of the claim so late that the worker ends, or that the task is to
+        be cancelled. If it is ours still, it goes back to the queue, or is cancelled; if not, the store refuses."""
         self._ended[self._execution(task)] = Released()
         self.wake.set()
 
