@@ -196,6 +196,25 @@ def _declared(cron: str) -> dict[str, Any]:
     return {"schedules": {f"s{number}": {"task_type": "report", "cron": cron} for number in range(3)}}
 
 
+@pytest.mark.parametrize("beside", [0, 1], ids=["alone", "in a group"])
+async def test_a_record_that_sqlite_cannot_take_leaves_nothing_of_its_work(
+    store: SqliteStore, beside: int
+) -> None:
+    async def too_large(tx: Tx) -> None:
+        tx.put(task("a"))
+        tx.put(task("b", priority=2**70))
+
+    answers = await asyncio.gather(
+        store.transact(too_large), *(put(store, task("c")) for _ in range(beside)), return_exceptions=True
+    )
+    assert isinstance(answers[0], OverflowError)
+    assert [each is not None for each in [await get(store, Task, id) for id in "abc"]] == [
+        False,
+        False,
+        bool(beside),
+    ]
+
+
 async def test_readers_do_not_wait_for_a_writer(store: SqliteStore, other: apsw.Connection) -> None:
     await put(store, task("a"))
     other.execute("begin immediate")

@@ -7,7 +7,8 @@ says what a record was, only the columns that differ are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -177,22 +178,26 @@ def flush(db: apsw.Connection, tx: SqliteTx, *, alone: bool = False) -> None:
     if rows == 1:  # a single row is all or nothing by itself
         _write(db, writes)
     elif alone:
-        try:
+        with _taken_back(db, "rollback", "begin_write"):
             _write(db, writes)
-        except Conflict:
-            db.execute(_SQL["rollback"])
-            db.execute(_SQL["begin_write"])
-            raise
     elif rows:
         db.execute(_SQL["savepoint"])
-        try:
+        with _taken_back(db, "rollback_work", "release_work"):
             _write(db, writes)
-        except Conflict:
-            db.execute(_SQL["rollback_work"])
-            raise
-        finally:
-            if db.in_transaction:
-                db.execute(_SQL["release_work"])
+        db.execute(_SQL["release_work"])
+
+
+@contextmanager
+def _taken_back(db: apsw.Connection, *statements: str) -> Iterator[None]:
+    """If anything is raised, what was written is taken back. An error of SQLite takes back the whole group."""
+    try:
+        yield
+    except apsw.Error:
+        raise
+    except BaseException:
+        for name in statements:
+            db.execute(_SQL[name])
+        raise
 
 
 def _writes(tx: SqliteTx) -> Iterable[tuple[str, list[Row]]]:
