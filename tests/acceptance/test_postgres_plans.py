@@ -25,6 +25,7 @@ from rota.stores.queries import (
     EventList,
     FinishedTasks,
     HeldTasks,
+    LatestRuns,
     LiveTasks,
     LostLeases,
     OldEvents,
@@ -92,6 +93,7 @@ PLANS: list[tuple[Query[Record], str, bool]] = [
     (SchedulesByNextTime(tenant="t"), "schedule_next_time", False),
     (SchedulesByNextTime(tenant="t", first=1000, kind="k"), "schedule_next_time", False),
     (RunList(schedule_id="s"), "schedule_run_of_schedule", False),
+    (LatestRuns(schedule_ids=("s1", "s2"), most=20), "schedule_run_of_schedule", False),
     (OldRuns(before=NOW), "schedule_run_ended", False),
     (EventList(tenant="t"), "event_of_tenant", False),
     (EventList(tenant="t", subject_id="s"), "event_of_subject", False),
@@ -197,10 +199,12 @@ async def explained(
     if generic:  # as the store asks: planned once
         await connection.execute(f"prepare planned as {statement.sql}")
         nothing = ", ".join("null" for _ in statement.parameters)
-        rows = await connection.fetch("explain execute planned" + (f"({nothing})" if nothing else ""))
+        rows = await connection.fetch(
+            "explain (verbose) execute planned" + (f"({nothing})" if nothing else "")
+        )
         await connection.execute("deallocate planned")
     else:
-        rows = await connection.fetch("explain " + statement.sql, *statement.args(values))
+        rows = await connection.fetch("explain (verbose) " + statement.sql, *statement.args(values))
     plan = "\n".join(row[0] for row in rows)
     return plan, set(re.findall(r"Index (?:Only )?Scan (?:Backward )?using (\w+)", plan))
 

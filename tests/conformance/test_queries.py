@@ -72,6 +72,7 @@ from rota.stores.queries import (
     GateList,
     HeldTasks,
     IdleGates,
+    LatestRuns,
     LiveTasks,
     LostLeases,
     NodeList,
@@ -354,6 +355,12 @@ SENTENCES: dict[type[Query[Record]], Sentence] = {
         lambda r: (r.scheduled_at, r.id),
         newest=True,
     ),
+    LatestRuns: Sentence(
+        Run,
+        lambda q, r: r.schedule_id in q.schedule_ids,
+        lambda r: (r.scheduled_at, r.id),
+        newest=True,
+    ),
     OldRuns: Sentence(
         Run,
         lambda q, r: r.status != "running" and r.completed_at is not None and r.completed_at < q.before,
@@ -452,11 +459,15 @@ def expected(query: Query[Record], records: Iterable[Record]) -> list[Record]:
         every = expected(type(query)(tenant=query.tenant), records)
         return [each for each in found if each in every[: query.first]]
     if isinstance(query, TasksInLine):
-        lines = [
-            [each for each in found if getattr(each, "line", None) == gate] for gate in sorted(query.gates)
-        ]
-        return [each for line in lines for each in line[: query.most]]
+        return first_of_each(found, "line", query.gates, query.most)
+    if isinstance(query, LatestRuns):
+        return first_of_each(found, "schedule_id", query.schedule_ids, query.most)
     return found
+
+
+def first_of_each(found: list[Record], field: str, wanted: Iterable[str], most: int) -> list[Record]:
+    groups = [[each for each in found if getattr(each, field) == value] for value in sorted(set(wanted))]
+    return [each for group in groups for each in group[:most]]
 
 
 def some(*values: Any) -> tuple[Any, ...]:
@@ -551,7 +562,7 @@ def every_question(kind: type[Query[Record]], records: list[Record]) -> Iterator
     elif kind in (EndedTasks, ReturnedTasks, EndedRuns, UpdatedSteps):
         yield from since_then(kind, records)
     elif kind is TasksInLine:
-        some_gates = [(), *((gate,) for gate in GATES), (*reversed(GATES), "none")]
+        some_gates = [(), *((gate,) for gate in GATES), (*reversed(GATES), "none", GATES[0])]
         for gates, most, at in product(some_gates, (1, 100), TIMES):
             yield TasksInLine(gates=gates, most=most, at=at)
     elif kind in (PausedQueues, CalendarList):
@@ -612,6 +623,9 @@ def every_question(kind: type[Query[Record]], records: list[Record]) -> Iterator
             SCHEDULES, some(*RunStatus), some(*TIMES[1:4]), some(*TIMES[3:])
         ):
             yield RunList(schedule_id=each, status=status, since=since, until=until)
+    elif kind is LatestRuns:
+        for ids, most in product(((), ("s1",), ("s3", "s1", "s1"), SCHEDULES, ("s9",)), (1, 3, 100)):
+            yield LatestRuns(schedule_ids=ids, most=most)
     elif kind is EventList:
         yield from (EventList(tenant=t, subject_id=s) for t, s in product(TENANTS, some(*SCHEDULES, "s9")))
 

@@ -36,6 +36,7 @@ from rota.stores.queries import (
     EventList,
     FinishedTasks,
     HeldTasks,
+    LatestRuns,
     LiveTasks,
     LostLeases,
     NodeList,
@@ -334,6 +335,10 @@ class Stream:
                     since=some_time,
                     until=chance.choice((None, minutes(chance))),
                     after=after,
+                ),
+                lambda: LatestRuns(
+                    schedule_ids=tuple(chance.choices(("s1", "s2", "s3", "s9"), k=3)),
+                    most=chance.choice((1, 3)),
                 ),
                 lambda: OldRuns(before=at),
                 lambda: EventList(tenant=who, subject_id=chance.choice((None, "s1")), after=after),

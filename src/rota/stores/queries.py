@@ -49,6 +49,7 @@ __all__ = [
     "GateList",
     "HeldTasks",
     "IdleGates",
+    "LatestRuns",
     "LiveTasks",
     "LostLeases",
     "NodeList",
@@ -323,6 +324,19 @@ class RunList(Query[Run], frozen=True, kw_only=True):
     since: datetime | None = None
     until: datetime | None = None
     after: Cursor | None = None
+
+
+class LatestRuns(Query[Run], frozen=True, kw_only=True):
+    """Run: of one of `schedule_ids`; of each schedule the latest `most`. By schedule_id; of one schedule latest first:
+    scheduled_at, id, both descending."""
+
+    schedule_ids: tuple[str, ...]
+    most: int
+
+    @property
+    def by_schedule(self) -> list[RunList]:
+        """The same as one query for each schedule, in this order: each with the limit `most`."""
+        return [RunList(schedule_id=id) for id in sorted(set(self.schedule_ids))]
 
 
 class OldRuns(Query[Run], frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 Names follow those of the queries; some queries have several statements, and the filters that are given choose one.
 Parameters are the fields of the query. A bound that was not given is open: the end of time, or of all names, stands for
-it, so that a statement needs no case for it.
+it, so that a statement needs no case for it. A tuple is a set of values: each is sent once.
 """
 
 from __future__ import annotations

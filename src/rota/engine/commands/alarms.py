@@ -48,7 +48,7 @@ from ...stores.queries import (
 )
 from ..work import as_work
 from .serving import every_node
-from .shared import LIVE_AT_MOST, next_page, put_audited
+from .shared import LIVE_AT_MOST, latest_runs, next_page, put_audited
 from .tenants import find_tenant
 
 _R = TypeVar("_R", Alarm, Task)
@@ -235,7 +235,7 @@ async def _judged(
     known = _by(await tx.find(OpenAlarms(subject_ids=ids), OPEN_AT_MOST), "subject_id")
     live = _by(await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST), "schedule_id")
     rules = {each.id: _rules(each, of_tenants) for each in schedules}
-    rows = {each.id: await _rows(tx, each, rules[each.id]) for each in schedules}
+    rows = await _latest_rows(tx, schedules, rules)
     tasks = await _running_tasks(tx, rows.values())
     return [
         alarm.evaluate(
@@ -262,10 +262,19 @@ def _rules(schedule: Schedule, of_tenants: Mapping[str, Tenant]) -> AlarmRules:
     return alarm.rules_of(schedule, {} if tenant is None else tenant.alarm_rules)
 
 
-async def _rows(tx: Tx, schedule: Schedule, rules: AlarmRules) -> list[Run]:
-    if not schedule.enabled:
-        return []
-    return await tx.find(RunList(schedule_id=schedule.id), max(alarm.ROWS, 2 * (rules.alarm_failures or 0)))
+async def _latest_rows(
+    tx: Tx, schedules: Sequence[Schedule], rules: Mapping[str, AlarmRules]
+) -> dict[str, list[Run]]:
+    """Of the active ones. All that need the same number of rows are one question."""
+    rows: dict[str, list[Run]] = {each.id: [] for each in schedules}
+    by_number: dict[int, list[str]] = {}
+    for each in schedules:
+        if each.enabled:
+            number = max(alarm.ROWS, 2 * (rules[each.id].alarm_failures or 0))
+            by_number.setdefault(number, []).append(each.id)
+    for number, ids in by_number.items():
+        rows |= await latest_runs(tx, ids, number)
+    return rows
 
 
 async def _running_tasks(tx: Tx, rows: Iterable[Sequence[Run]]) -> dict[str, Task]:

@@ -22,6 +22,7 @@ from ...domain.model import (
     PausedQueue,
     Receipt,
     Record,
+    Run,
     Schedule,
     Task,
     TaskStatus,
@@ -33,7 +34,15 @@ from ...domain.recurrence import Covered
 from ...domain.schedule import calendars, definition
 from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
-from ...stores.queries import Cursor, OpenSchedules, Query, ScheduleByKey, TaskList, TemplateByAlias
+from ...stores.queries import (
+    Cursor,
+    LatestRuns,
+    OpenSchedules,
+    Query,
+    ScheduleByKey,
+    TaskList,
+    TemplateByAlias,
+)
 from ..work import as_work
 
 R = TypeVar("R", bound=Record)
@@ -54,6 +63,15 @@ async def find_every(
         if len(some) < page:
             return found
         query = replace(query, after=behind(some[-1]))
+
+
+async def latest_runs(tx: Tx, schedule_ids: Sequence[str], most: int) -> dict[str, list[Run]]:
+    """Of each of these schedules the latest rows of the ledger, at most so many, latest first."""
+    rows: dict[str, list[Run]] = {id: [] for id in schedule_ids}
+    query = LatestRuns(schedule_ids=tuple(schedule_ids), most=most)
+    for run in await tx.find(query, most * len(rows)) if rows else ():
+        rows[run.schedule_id].append(run)
+    return rows
 
 
 def cursor_behind(record: Schedule | Task) -> Cursor:

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from ...domain.model import Run, RunStatus, Schedule, ScheduleStatus
 from ...domain.schedule.forecast import Forecaster
 from ...stores.base import Store, Tx
-from ...stores.queries import Cursor, EndedRuns, RunList, ScheduleList
+from ...stores.queries import Cursor, EndedRuns, ScheduleList
 from ..clock import sleep
+from ..commands.shared import latest_runs
 from ..work import as_work, find
 
 AT_ONCE = 500
@@ -73,7 +74,7 @@ async def _took(tx: Tx, tenant: str) -> Mapping[str, float]:
 
 @as_work
 async def _took_last(tx: Tx, schedules: Sequence[Schedule]) -> Mapping[str, float]:
-    return _averages({each.id: await tx.find(RunList(schedule_id=each.id), LAST) for each in schedules})
+    return _averages(await latest_runs(tx, [each.id for each in schedules], LAST))
 
 
 def _averages(by_schedule: Mapping[str, Sequence[Run]]) -> Mapping[str, float]:

@@ -39,7 +39,7 @@ from ...stores.queries import (
 )
 from ..commands.chains import links_of
 from ..commands.serving import every_node
-from ..commands.shared import LIVE_AT_MOST, find_any_schedule, find_every, find_schedule
+from ..commands.shared import LIVE_AT_MOST, find_any_schedule, find_every, find_schedule, latest_runs
 from ..work import as_work
 from .serving import wait_of
 
@@ -264,10 +264,8 @@ async def explained_runs(tx: Tx, tenant: str, key: str, limit: int) -> list[Why]
 @as_work
 async def last_runs(tx: Tx, schedules: Sequence[Schedule], limit: int) -> dict[str, list[Run]]:
     """The latest rows of the ledger of each schedule, by its id, oldest first."""
-    found = {}
-    for schedule in schedules:
-        found[schedule.id] = (await tx.find(RunList(schedule_id=schedule.id), limit))[::-1]
-    return found
+    rows = await latest_runs(tx, [each.id for each in schedules], limit)
+    return {id: latest[::-1] for id, latest in rows.items()}
 
 
 async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:

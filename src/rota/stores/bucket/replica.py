@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from threading import RLock
 from typing import Any, TypeVar, cast
 
@@ -24,7 +24,7 @@ from ..base import BufferedTx
 from ..codec import TABLES, micros
 from ..memory.finders import count, tally, walk_rows
 from ..memory.state import Changes, Row, State
-from ..queries import Query
+from ..queries import LatestRuns, Query
 from .archive.archive import Archive, ArchivedSegment, Source, archived_order, merged
 from .archive.lookups import LookupResults, answer_all
 from .archive.segments import Segment, made_at
@@ -64,9 +64,11 @@ class Replica:
         return None if row is None else cast("R", TABLES[type].decode(row.body))
 
     def find(self, query: Query[Record], limit: int, results: LookupResults) -> list[Record]:
-        return [row.table.decode(row.body) for row in islice(self._walk(query, limit, results), limit)]
+        return [row.table.decode(row.body) for row in self._first(query, limit, results)]
 
     def count(self, query: Query[Record], results: LookupResults, at_most: int | None = None) -> int:
+        if isinstance(query, LatestRuns):  # which of them are the latest is not known of each part by itself
+            return sum(1 for _ in islice(self._walk(query, query.most, results), at_most))
         number = count(self.live, query, at_most)
         if at_most is None:
             return number + self.archive.count(query, results, None)
@@ -102,7 +104,15 @@ class Replica:
             self.archive.add([(segment, set())])
         self.number = number
 
+    def _first(self, query: Query[Record], limit: int, results: LookupResults) -> list[Row]:
+        return list(islice(self._walk(query, limit, results), limit))
+
     def _walk(self, query: Query[Record], limit: int, results: LookupResults) -> Iterator[Row]:
+        if isinstance(
+            query, LatestRuns
+        ):  # each schedule by itself; the lookups of all of them are made together
+            asks = (partial(self._first, each, query.most, results) for each in query.by_schedule)
+            return chain.from_iterable(answer_all(results, asks))
         live = walk_rows(self.live, query)
         order = archived_order(query)
         if order is None or not self.archive.segments:

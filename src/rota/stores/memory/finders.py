@@ -43,6 +43,7 @@ from ..queries import (
     GateList,
     HeldTasks,
     IdleGates,
+    LatestRuns,
     LiveTasks,
     LostLeases,
     NodeList,
@@ -360,6 +361,11 @@ def _run_list(state: State, query: RunList) -> Iterator[Run]:
             yield run
 
 
+def _latest_runs(state: State, query: LatestRuns) -> Iterator[Run]:
+    for each in query.by_schedule:
+        yield from islice(_run_list(state, each), query.most)
+
+
 def _signal_list(state: State, query: SignalList) -> Iterator[Signal]:
     for task_id in sorted(set(query.task_ids)):
         for signal in _records(state, Signal, state.index["signal"].ascending((task_id,))):
@@ -432,6 +438,7 @@ _WALKS: dict[type[Query[Record]], Walk] = {
     EndedTasks: _listed("finished", "", _is_of_tenant),
     EventList: _event_list,
     GateList: _listed("gate", "tenant", _is_listed_gate),
+    LatestRuns: _latest_runs,
     NodeList: _listed("node"),
     OpenTasks: _open,
     OutdatedZones: _outdated_zones,

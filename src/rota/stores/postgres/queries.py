@@ -37,7 +37,9 @@ _LOCK = "for update skip locked"
 _SORT = re.compile(r"order by [^\n]* (?=limit :limit::bigint\Z)")
 _LIMIT = re.compile(r"limit :limit::bigint( \{lock\})?\Z")
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
-_PARAMETERS = Parameters({str: text_of, tuple: lambda value: [text_of(each) for each in value]})
+_PARAMETERS = Parameters(
+    {str: text_of, tuple: lambda value: [text_of(each) for each in dict.fromkeys(value)]}
+)
 
 
 class Statement(NamedTuple):

@@ -550,6 +550,17 @@ order by coalesce(due_at, 'infinity'::timestamptz), id limit :limit::bigint {loc
   and (:tag::text is null or :tag::text = any(tags))
   and (:text::text is null or strpos(search, :text::text) > 0)
 
+-- ## Runs
+
+-- name: latest_runs
+select {what} from unnest(:schedule_ids::text[]) as of (schedule)
+cross join lateral (
+  select * from {schema}.schedule_run
+  where schedule_id = of.schedule collate "C"
+  order by scheduled_at desc, id desc limit :most::bigint
+) as latest
+order by schedule_id, scheduled_at desc, id desc limit :limit::bigint
+
 -- ## Artifacts
 
 -- name: write_content

@@ -49,7 +49,9 @@ _UNORDERED = {name: re.sub(r"order by .* (?=limit :limit$)", "", sql) for name, 
 COUNT = {name: f"select count(*) from ({sql.replace('{what}', '1')})" for name, sql in _UNORDERED.items()}
 SEEK = load("sqlite")
 
-_PARAMETERS = Parameters({datetime: micros, tuple: lambda value: msgspec.json.encode(value).decode()})
+_PARAMETERS = Parameters(
+    {datetime: micros, tuple: lambda value: msgspec.json.encode([*dict.fromkeys(value)]).decode()}
+)
 _NO_LIMIT = -1
 
 Values = dict[str, Any]

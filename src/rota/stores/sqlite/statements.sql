@@ -312,3 +312,14 @@ order by coalesce(due_at, 253402300799999999), id limit :limit
   and (:timezone is null or timezone = :timezone)
   and (:tag is null or instr(body, :tag) > 0 and exists (select 1 from json_each(body, '$.target.tags') where value = :tag))
   and (:text is null or instr(search, :text) > 0)
+
+-- ## Runs
+
+-- name: latest_runs
+select {what} from (select value as of_schedule from json_each(:schedule_ids)) cross join run
+where id in (
+  select latest.id from run as latest indexed by run_of_schedule
+  where latest.schedule_id = of_schedule
+  order by latest.scheduled_at desc, latest.id desc limit :most
+)
+order by schedule_id, scheduled_at desc, id desc limit :limit
