@@ -457,6 +457,26 @@ async def test_a_lost_notification_costs_at_most_the_poll_interval(url: str) -> 
         await asyncio.wait_for(waiting, PATIENCE)
 
 
+async def test_heartbeats_are_not_taken_for_a_lost_notification(url: str) -> None:
+    """Else each of them would wake every role of every node: nobody is told of them."""
+    async with opened(url) as store, connected(url) as connection:
+        look = store.statements.plain["rows_written"].sql
+
+        async def rows_after(insert: str) -> int:
+            await connection.execute(f"insert into {insert}")
+            await connection.execute("select pg_stat_force_next_flush()")
+            number: int = await connection.fetchval(look)
+            return number
+
+        seen = await rows_after("rota.tenant (id, tenant, version, body) values ('a', 'a', 1, '{}')")
+        columns = "id, tenant, seen_at, host, pid, release, version, body"
+        beat = f"rota.nodestate ({columns}) values ('n', '*', now(), 'host', 1, '1', 1, '{{}}')"
+        assert await rows_after(beat) == seen
+        assert (
+            await rows_after("rota.tenant (id, tenant, version, body) values ('b', 'b', 1, '{}')") == seen + 1
+        )
+
+
 async def test_commits_of_others_on_the_same_server_wake_nobody(url: str) -> None:
     async with opened(url + "&poll=0.05") as here, connected(url) as other:
         waiting = await listening(here)

@@ -42,14 +42,15 @@ notify "{channel}", '{notice}'; commit
 -- name: clock
 select clock_timestamp()
 
--- How many rows were written to our tables so far, as the server's statistics have it. Whatever happens in other schemas
--- and databases of the server makes no difference.
+-- How many rows were written to our tables so far, as the server's statistics have it; without heartbeats, of which nobody
+-- is told. Whatever happens in other schemas and databases of the server makes no difference.
 -- name: rows_written
 select coalesce(
   sum(pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid)), 0
 )::bigint
 from pg_catalog.pg_class
-where relkind = 'r' and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = '{schema}')
+where relkind = 'r' and relname <> 'nodestate'
+  and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = '{schema}')
 
 -- Different after every commit of the server, in other databases, too.
 -- name: look
