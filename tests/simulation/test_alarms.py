@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rota import Alarm, AlarmRule, RunStatus
+from records import node
+from rota import Alarm, AlarmRule, RunStatus, TaskStatus
 from rota.domain.model import NodeState
 from rota.engine.commands import check_fleet, look_for_alarms, write_node
 from rota.engine.observe.telemetry import AlarmBegan, AlarmOver
@@ -47,6 +48,31 @@ async def test_failures_are_an_alarm_until_one_succeeds(world: World) -> None:
     signals = [each for each in world.signals if isinstance(each, (AlarmBegan, AlarmOver))]
     assert [type(each).__name__ for each in signals] == ["AlarmBegan", "AlarmBegan", "AlarmOver", "AlarmOver"]
     assert await world.queue.alarms() == []
+
+
+async def test_only_what_is_written_of_schedules_leads_to_a_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[timedelta] = []
+    run_once = AlarmWatch.run_once
+
+    async def counted(watch: AlarmWatch) -> timedelta:
+        looks.append(await run_once(watch))
+        return looks[-1]
+
+    monkeypatch.setattr(AlarmWatch, "run_once", counted)
+    world.app.task("work")(lambda: None)
+    async with world.running():
+        await world.at(MINUTE)
+        before = len(looks)
+        task = await world.queue.submit("work")
+        await world.queue.store.transact(write_node(node()))
+        await world.at(2 * MINUTE)
+        assert (await world.queue.get(task.id)).status is TaskStatus.COMPLETED
+        assert len(looks) == before
+        await world.schedule("bank", interval=HOUR)
+        await world.at(3 * MINUTE)
+        assert len(looks) > before
 
 
 @on_any_store

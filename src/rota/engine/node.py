@@ -17,7 +17,7 @@ from typing import Any, TypedDict, Unpack, cast
 from .. import __version__
 from ..domain.checks import check_duration, check_number, check_queue
 from ..domain.errors import Invalid, Unavailable
-from ..domain.model import NodeState, PausedQueue, Schedule, Tenant
+from ..domain.model import Alarm, NodeState, PausedQueue, Schedule, Tenant
 from ..domain.options import Duration
 from ..domain.runtimes import check_url
 from ..domain.tenants import EVERY_TENANT
@@ -243,9 +243,11 @@ class Node:
         if self.forgetter is not None:
             yield "forgetter", self.forgetter, no_hints, None
         if self.alarms is not None:
-            yield "alarms", self.alarms, MergedHints(self.queue.store, ALARM_LULL), None
+            watched = HintsOf(self.queue.store, Schedule)
+            yield "alarms", self.alarms, MergedHints(watched, ALARM_LULL), None
         if self.notices is not None:
-            yield "notices", self.notices, MergedHints(self.queue.store, ALARM_LULL), None
+            told = HintsOf(self.queue.store, Alarm)
+            yield "notices", self.notices, MergedHints(told, ALARM_LULL), None
         yield "heartbeats", self.pings, no_hints, self.pings.wake
 
     async def _keep(
