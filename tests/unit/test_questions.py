@@ -1,4 +1,4 @@
-"""How many questions are asked of a store: as many about thirty schedules as about three."""
+"""How many questions are asked of a store: few if nothing is due, and as many about thirty schedules as about three."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from records import run, schedule
+from records import run, schedule, task
 from rota.domain.model import Run, RunStatus, Schedule, ScheduleStatus, Watch
-from rota.engine.commands import look_for_alarms, scan_ledger
+from rota.engine.commands import look_for_alarms, scan_ledger, sweep
 from rota.engine.queries import last_runs
 from rota.engine.queries.forecasts import forecast
-from rota.stores.base import Store
+from rota.stores.base import Store, Work
 from rota.stores.memory.store import MemoryStore, MemoryTx
 from stores import START, TestClock, put
 
@@ -70,6 +71,25 @@ def rows(of: Schedule) -> list[Run]:
         run(schedule_id=of.id, scheduled_at=at, started_at=at, completed_at=at, status=RunStatus.COMPLETED)
         for at in times
     ]
+
+
+@pytest.mark.parametrize(
+    ("work", "number"),
+    [(look_for_alarms(LIMIT, DAY), 1), (sweep(LIMIT), 2)],
+    ids=["a look for alarms", "a sweep"],
+)
+@pytest.mark.parametrize("is_empty", [True, False], ids=["empty", "not yet"])
+async def test_who_finds_nothing_due_asks_once(
+    store: MemoryStore, asked: list[Any], work: Work[Any], number: int, is_empty: bool
+) -> None:
+    """The first that will be due says that none is, and when to look again. A sweep asks for two things."""
+    if not is_empty:
+        later = Watch(at=START + HOUR, since=START)
+        await put(store, replace(watched(1), watch=later), task(expires_at=START + HOUR))
+    asked.clear()
+    answer = await store.transact(work)
+    assert (answer.next_in is None) == is_empty
+    assert len(asked) == number
 
 
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)

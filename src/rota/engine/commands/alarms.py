@@ -100,10 +100,12 @@ async def find_stuck(tx: Tx, limit: int) -> Stuck:
 @as_work
 async def look_for_alarms(tx: Tx, limit: int, kept: timedelta) -> Looked:
     """Judge the schedules whose next look is due, at most `limit`. `kept` is how long rows are kept."""
-    due = await tx.find(WatchedSchedules(at=tx.now), limit, lock=True)
+    [first] = [each.watch_at for each in await tx.find(WatchedSchedules(at=None), 1)] or [None]
+    if first is None:
+        return Looked()
+    due = await tx.find(WatchedSchedules(at=tx.now), limit, lock=True) if first <= tx.now else []
     if not due:
-        [first] = [each.watch_at for each in await tx.find(WatchedSchedules(at=None), 1)] or [None]
-        return Looked(next_in=None if first is None else first - tx.now)
+        return Looked(next_in=first - tx.now)
     verdicts = await _judged(tx, due, kept, frozenset())
     alarms = [_put(tx, each) for verdict in verdicts for each in verdict.alarms]
     for before, verdict in zip(due, verdicts, strict=True):

@@ -86,21 +86,20 @@ async def sweep(
     lost: list[Task] = []
     if ran_out_by is not None and tx.now <= valid_until:
         lost = await tx.find(LostLeases(at=min(ran_out_by, tx.now)), limit, lock=True)
-    past = await tx.find(PastExpiry(at=tx.now), limit, lock=True)
+    [expiry] = [task.expires_at for task in await tx.find(PastExpiry(at=None), 1)] or [None]
+    past: list[Task] = []
+    if expiry is not None and expiry <= tx.now:
+        past = await tx.find(PastExpiry(at=tx.now), limit, lock=True)
     if not lost and not past:
-        return Sweep(at=tx.now, next_in=await _next_in(tx))
+        leases = [task.lease_expires_at for task in await tx.find(LostLeases(at=None), 1)]
+        next_at = min((at for at in (*leases, expiry) if at is not None), default=None)
+        return Sweep(at=tx.now, next_in=None if next_at is None else next_at - tx.now)
     returned = [life.lose(task, tx.now) for task in lost]
     expired = [life.expire(task, tx.now, JANITOR) for task in past]
     swept = [*returned, *expired]
     related = await Ending.of(tx, swept, JANITOR)
     stored = related.put(tx, swept)
     return Sweep(at=tx.now, returned=stored[: len(returned)], expired=stored[len(returned) :])
-
-
-async def _next_in(tx: Tx) -> timedelta | None:
-    times = [task.lease_expires_at for task in await tx.find(LostLeases(at=None), 1)]
-    times += [task.expires_at for task in await tx.find(PastExpiry(at=None), 1)]
-    return min((at - tx.now for at in times if at is not None), default=None)
 
 
 @as_work
