@@ -117,7 +117,8 @@ class Replica:
         order = archived_order(query)
         if order is None or not self.archive.segments:
             return live
-        return merged([Source(None, lambda: live), *self.archive.sources(query, limit, results)], order)
+        archived = self.archive.sources(query, order, limit, results)
+        return merged([Source(None, lambda: live), *archived], order)
 
 
 class BucketTx(BufferedTx):

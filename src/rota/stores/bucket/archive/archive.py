@@ -12,10 +12,12 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
+from heapq import merge
 from itertools import accumulate
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import NamedTuple
 
 from ....domain.model import Record, Task
 from ...codec import TABLES
@@ -49,7 +51,7 @@ __all__ = [
     "pack_segment",
 ]
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
+_LAST = chr(0x10FFFF)
 
 
 class Order(NamedTuple):
@@ -162,14 +164,12 @@ class Archive:
         for held in hidden:
             held.obsolete.discard((row.table.name, row.record.id))
 
-    def sources(self, query: Query[Record], limit: int, results: LookupResults) -> list[Source]:
+    def sources(self, query: Query[Record], order: Order, limit: int, results: LookupResults) -> list[Source]:
         """A source for each segment that may have an answer, in the order in which a walk reaches them."""
-        order = archived_order(query)
-        if order is None:
-            return []
         name = _name(query)
         bounds = {
-            held.key: span.last if order.descending else span.first for held, span in self._candidates(query)
+            held.key: span.last if order.descending else span.first
+            for held, span in self._candidates(query, order)
         }
         keys = sorted(bounds, key=lambda key: bounds[key], reverse=order.descending)
         asked = [(key, Walk(query, _rows_for(limit, self.segments[key]))) for key in keys]
@@ -188,11 +188,12 @@ class Archive:
             tenant=query.tenant, at=query.at, status=query.status
         ):
             return self._count_tasks(query, results)
-        if archived_order(query) is None:
+        order = archived_order(query)
+        if order is None:
             return 0
         number = 0
         name = _name(query)
-        segments = [held for held, _ in self._candidates(query)]
+        segments = [held for held, _ in self._candidates(query, order)]
         asked: list[SegmentLookup] = [(held.key, Matching(query)) for held in segments]
         for at, held in enumerate(segments):
             if enough is not None and number >= enough:
@@ -229,14 +230,13 @@ class Archive:
         found = [self.segments[key] for key in self._index.of(wanted)]
         return [held for held in found if held.may_have(name, id, wanted)]
 
-    def _candidates(self, query: Query[Record]) -> Iterator[tuple[ArchivedSegment, Span]]:
+    def _candidates(self, query: Query[Record], order: Order) -> Iterator[tuple[ArchivedSegment, Span]]:
         """The segments that may have an answer, and over which times in the query's order."""
-        order = archived_order(query)
         name = _name(query)
         text = _group(query)
         group = None if text is None else fingerprint(text)
         for held in self.segments.values():
-            span = None if order is None else held.segment.spans.get(f"{name}.{order.field}")
+            span = held.segment.spans.get(f"{name}.{order.field}")
             if span is not None and held.may_answer(name, query, group) and not _misses(span, query):
                 yield held, span
 
@@ -309,30 +309,14 @@ def _misses(span: Span, query: Query[Record]) -> bool:
 
 
 def merged(sources: list[Source], order: Order) -> Iterator[Row]:
-    """The rows of all sources, in order. A source is opened when its bound is reached."""
-    choose: Callable[..., Any] = max if order.descending else min
-    live = [source for source in sources if source.bound is None]
-    bounded = [source for source in sources if source.bound is not None]
-    waiting = live + sorted(bounded, key=lambda source: source.bound or _NEVER, reverse=order.descending)
-    heads: list[tuple[tuple[Any, str], Row, Iterator[Row]]] = []
+    """The rows of all sources, in order. A source begins with its bound, and is opened when that is reached."""
+    before_all_ids = _LAST if order.descending else ""
 
-    def advance(walking: Iterator[Row]) -> None:
-        for found in walking:
-            heads.append(((getattr(found.record, order.field), found.record.id), found, walking))
-            return
+    def walk(source: Source) -> Iterator[tuple[tuple[datetime, str], Row | None]]:
+        if source.bound is not None:
+            yield (source.bound, before_all_ids), None
+        for row in source.open():
+            yield (getattr(row.record, order.field), row.record.id), row
 
-    while waiting or heads:
-        best = choose(heads, key=lambda head: head[0], default=None)
-        if waiting and (best is None or _reached(waiting[0], best[0][0], order)):
-            advance(waiting.pop(0).open())
-            continue
-        assert best is not None
-        heads.remove(best)
-        yield best[1]
-        advance(best[2])
-
-
-def _reached(source: Source, time: datetime, order: Order) -> bool:
-    if source.bound is None:
-        return True
-    return source.bound >= time if order.descending else source.bound <= time
+    found = merge(*map(walk, sources), key=itemgetter(0), reverse=order.descending)
+    return (row for _, row in found if row is not None)
