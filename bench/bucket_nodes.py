@@ -40,13 +40,13 @@ def bucket(name: str) -> Requests:
     return BucketAddress.parse(f"{base}/{RUN}/{quote(name)}?{options}").requests()
 
 
-class Distant:
+class Distant(Requests):
     """A bucket, so many milliseconds away."""
 
     def __init__(self, name: str, delay: timedelta, made: Counter[str]) -> None:
         self._inner = bucket(name)
+        super().__init__(self._inner.name, None, None)
         self._delay = delay.total_seconds()
-        self.name = self._inner.name
         self.made = made
 
     def _do(self, kind: str) -> Any:
@@ -82,9 +82,6 @@ class Distant:
 
     def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
         return iter(list(self._do("list").list_objects(prefix)))
-
-    def remove_unfinished(self, before: datetime) -> None:
-        """There is nothing unfinished in a service."""
 
     def date(self) -> datetime | None:
         date: datetime | None = self._do("date").date()

@@ -30,12 +30,12 @@ def never(number: int, kind: str) -> Fault | None:
     return None
 
 
-class FaultyRequests:
+class FaultyRequests(Requests):
     """Passes everything on; the plan says which request fails, and how. `slow` is called when one is."""
 
     def __init__(self, inner: Requests, plan: Plan = never, slow: Callable[[], None] = lambda: None) -> None:
+        super().__init__(inner.name, None, None)
         self._inner = inner
-        self.name = inner.name
         self.plan = plan
         self.slow = slow
         self.made: list[tuple[str, str]] = []

@@ -24,7 +24,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from threading import get_ident
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 import obstore
 from obstore import exceptions as obs
@@ -39,7 +39,6 @@ __all__ = [
     "FolderRequests",
     "ListedObject",
     "MemoryRequests",
-    "ObstoreRequests",
     "Requests",
     "ServiceRequests",
     "Taken",
@@ -74,47 +73,9 @@ class ListedObject(NamedTuple):
     etag: str | None
 
 
-class Requests(Protocol):
-    """The bare requests, one for each call, with the exceptions of obstore."""
-
-    @property
-    def name(self) -> str:
-        """The bucket as people know it."""
-        ...
-
-    def get(self, key: str) -> FetchedObject: ...
-
-    def create(self, key: str, body: bytes) -> None: ...
-
-    def replace(self, key: str, body: bytes, etag: str) -> None: ...
-
-    def put(self, key: str, body: bytes) -> None: ...
-
-    def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
-        """Write an object that may be large, in parts. It is there when all of them are."""
-        ...
-
-    def get_range(self, key: str, start: int, stop: int) -> bytes: ...
-
-    def delete(self, keys: list[str]) -> None: ...
-
-    def list(self, prefix: str, after: str | None) -> Iterator[str]: ...
-
-    def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
-        """The objects under a prefix, and what a list says about them."""
-        ...
-
-    def remove_unfinished(self, before: datetime) -> None:
-        """Remove what processes that died before this time have left of objects, where that is found by no list."""
-        ...
-
-    def date(self) -> datetime | None:
-        """The service's clock, in whole seconds. None means that it has no clock of its own."""
-        ...
-
-
-class ObstoreRequests:
-    """Over any obstore client. `once` is the one that never repeats a request."""
+class Requests:
+    """The bare requests, one for each call, over any obstore client and with its exceptions. `once` is the client that
+    never repeats a request. `name` is the bucket as people know it."""
 
     def __init__(self, name: str, repeating: Any, once: Any) -> None:
         self.name = name
@@ -135,6 +96,7 @@ class ObstoreRequests:
         obstore.put(self._repeating, key, body, use_multipart=False)
 
     def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
+        """Write an object that may be large, in parts. It is there when all of them are."""
         obstore.put(self._repeating, key, chunks, chunk_size=PART, max_concurrency=PARTS_AT_ONCE)
 
     def get_range(self, key: str, start: int, stop: int) -> bytes:
@@ -148,17 +110,20 @@ class ObstoreRequests:
             yield from (found["path"] for found in chunk)
 
     def list_objects(self, prefix: str) -> Iterator[tuple[str, ListedObject]]:
+        """The objects under a prefix, and what a list says about them."""
         for chunk in obstore.list(self._repeating, prefix):
             yield from ((found["path"], ListedObject(found["size"], found["e_tag"])) for found in chunk)
 
     def remove_unfinished(self, before: datetime) -> None:
-        """A service keeps no half of an object."""
+        """Remove what processes that died before this time have left of objects, where that is found by no list. A
+        service keeps no half of an object."""
 
     def date(self) -> datetime | None:
+        """The service's clock, in whole seconds. None means that it has no clock of its own."""
         return None
 
 
-class MemoryRequests(ObstoreRequests):
+class MemoryRequests(Requests):
     """Objects in this process, for tests. Those with a name are shared by all who use the name."""
 
     _named: dict[str, Any] = {}  # noqa: RUF012  shared on purpose
@@ -168,7 +133,7 @@ class MemoryRequests(ObstoreRequests):
         super().__init__(f"memory-bucket:{name}", objects, objects)
 
 
-class FolderRequests(ObstoreRequests):
+class FolderRequests(Requests):
     """A folder of one machine. An object is on the disk before it counts: the text, then its name, and the names of its
     folders. So an entry of the log never names a segment that was lost in a power cut."""
 
@@ -304,7 +269,7 @@ def _sync(path: Path) -> None:
         os.close(opened)
 
 
-class ServiceRequests(ObstoreRequests):
+class ServiceRequests(Requests):
     """A service on the network. It has a clock of its own. obstore does not show it, so `date` makes a signed request
     without obstore."""
 
@@ -380,11 +345,9 @@ class Bucket:
         return None if found is None else found.body
 
     def find(self, key: str) -> FetchedObject | None:
-        try:
-            with self._translate_errors("read", key):
-                return self._requests.get(key)
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), self._translate_errors("read", key):
+            return self._requests.get(key)
+        return None
 
     def create(self, key: str, body: bytes) -> None:
         with self._translate_errors(_CONDITIONAL, key):
@@ -405,11 +368,9 @@ class Bucket:
 
     def get_range(self, key: str, start: int, stop: int) -> bytes | None:
         """Some bytes of an object; None where nothing is."""
-        try:
-            with self._translate_errors("read", key):
-                return self._requests.get_range(key, start, stop)
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), self._translate_errors("read", key):
+            return self._requests.get_range(key, start, stop)
+        return None
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects. It is no error if they are not there."""
