@@ -11,19 +11,19 @@ own and others', in the order of the log. So all replicas are equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain, islice
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from ...domain.errors import Conflict
 from ...domain.model import Record
-from ..base import BufferedTx
-from ..codec import TABLES, micros
-from ..memory.finders import count, tally, walk_rows
+from ..codec import micros
+from ..memory.finders import count, walk_rows
 from ..memory.state import Changes, Row, State
+from ..memory.store import MemoryTx
 from ..queries import LatestRuns, Query
 from .archive.archive import Archive, ArchivedSegment, Source, archived_order, merged
 from .archive.lookups import LookupResults, answer_all
@@ -31,10 +31,6 @@ from .archive.segments import Segment, made_at
 from .formats import TYPES, Restored
 
 __all__ = ["BucketTx", "MoveToArchive", "Replica", "Trial"]
-
-R = TypeVar("R", bound=Record)
-
-_SOME = 1000
 
 
 class Replica:
@@ -59,27 +55,27 @@ class Replica:
         row = self.live.row(type, id)
         return self.archive.row(type, id, results) if row is None else row
 
-    def get(self, type: type[R], id: str, results: LookupResults) -> R | None:
-        row = self.row(type, id, results)
-        return None if row is None else cast("R", TABLES[type].decode(row.body))
+    def walk(self, query: Query[Record], limit: int, results: LookupResults) -> Iterator[Row]:
+        """The rows that the query finds, live and archived. No more than `limit` are taken."""
+        if isinstance(query, LatestRuns):  # each schedule by itself; the lookups of all of them are made together
+            asks = (partial(self._first, each, query.most, results) for each in query.by_schedule)
+            return chain.from_iterable(answer_all(results, asks))
+        live = walk_rows(self.live, query)
+        order = archived_order(query)
+        if order is None or not self.archive.segments:
+            return live
+        archived = self.archive.sources(query, order, limit, results)
+        return merged([Source(None, lambda: live), *archived], order)
 
-    def find(self, query: Query[Record], limit: int, results: LookupResults) -> list[Record]:
-        return [row.table.decode(row.body) for row in self._first(query, limit, results)]
-
-    def count(self, query: Query[Record], results: LookupResults, at_most: int | None = None) -> int:
+    def count(self, query: Query[Record], results: LookupResults, at_most: int | None) -> int:
         if isinstance(query, LatestRuns):  # which of them are the latest is not known of each part by itself
-            return sum(1 for _ in islice(self._walk(query, query.most, results), at_most))
+            return sum(1 for _ in islice(self.walk(query, query.most, results), at_most))
         number = count(self.live, query, at_most)
         if at_most is None:
             return number + self.archive.count(query, results, None)
         if number < at_most:
             number += self.archive.count(query, results, at_most - number)
         return min(number, at_most)
-
-    def tally(
-        self, query: Query[Record], by: Sequence[str], results: LookupResults
-    ) -> dict[tuple[str, ...], int]:
-        return tally((row.record for row in self._walk(query, _SOME, results)), query, by)
 
     def apply(
         self,
@@ -105,27 +101,14 @@ class Replica:
         self.number = number
 
     def _first(self, query: Query[Record], limit: int, results: LookupResults) -> list[Row]:
-        return list(islice(self._walk(query, limit, results), limit))
-
-    def _walk(self, query: Query[Record], limit: int, results: LookupResults) -> Iterator[Row]:
-        if isinstance(
-            query, LatestRuns
-        ):  # each schedule by itself; the lookups of all of them are made together
-            asks = (partial(self._first, each, query.most, results) for each in query.by_schedule)
-            return chain.from_iterable(answer_all(results, asks))
-        live = walk_rows(self.live, query)
-        order = archived_order(query)
-        if order is None or not self.archive.segments:
-            return live
-        archived = self.archive.sources(query, order, limit, results)
-        return merged([Source(None, lambda: live), *archived], order)
+        return list(islice(self.walk(query, limit, results), limit))
 
 
-class BucketTx(BufferedTx):
+class BucketTx(MemoryTx):
     """Reads from a replica, and gathers the writes. `move` is for `MoveToArchive`."""
 
     def __init__(self, replica: Replica, now: datetime, *, writable: bool = True) -> None:
-        super().__init__(now, writable=writable)
+        super().__init__(replica.live, now, writable=writable)
         self._replica = replica
         self.results = LookupResults(now)
         self.moved: tuple[Segment, list[Row]] | None = None
@@ -135,26 +118,15 @@ class BucketTx(BufferedTx):
         self.results = results
         self.now = results.now or self.now
 
-    async def get(self, type: type[R], id: str, /) -> R | None:
-        self.reading()
-        return self._replica.get(type, id, self.results)
+    def rows(self, type: type[Record], ids: Iterable[str]) -> list[Row | None]:
+        return answer_all(self.results, (partial(self._replica.row, type, id, self.results) for id in ids))
 
-    async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
-        self.reading()
-        asks = (partial(self._replica.get, type, wanted, self.results) for wanted in set(ids))
-        return {record.id: record for record in answer_all(self.results, asks) if record is not None}
-
-    async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
-        self.reading()
-        return self._replica.find(query, limit, self.results)
+    def walk(self, query: Query[Record], limit: int) -> Iterator[Row]:
+        return self._replica.walk(query, limit, self.results)
 
     async def count(self, query: Query[Record], /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
         return self._replica.count(query, self.results, at_most)
-
-    async def tally(self, query: Query[Record], /, *by: str) -> dict[tuple[str, ...], int]:
-        self.reading()
-        return self._replica.tally(query, by, self.results)
 
     def move(self, segment: Segment, rows: list[Row]) -> None:
         """Move these records from the live state to the segment."""

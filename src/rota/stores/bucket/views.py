@@ -397,7 +397,8 @@ class ViewWriter:
         others = (*self._of_key(owner), *self._of_key(owner, deleted=True)) if gone else ()
         for other in others:  # a schedule with the same key may have run at the same time
             at = RunList(schedule_id=other.id, since=run.scheduled_at, until=run.scheduled_at)
-            for found in self._replica.find(at, _AT_ONCE, results):
+            for row in self._replica.walk(at, _AT_ONCE, results):
+                found = row.record
                 if isinstance(found, Run) and found.trigger is run.trigger and found.id != run.id:
                     return list(views_of(found, other, gone=False, tasks=self._of_tasks))
         return list(views_of(run, owner, gone=gone, tasks=self._of_tasks))

@@ -57,10 +57,6 @@ class State:
             self.index[name] = Index(indexed)
             self._indexes[indexed.type].append(self.index[name])
 
-    def get(self, type: type[R], id: str) -> R | None:
-        row = self._rows[type].get(id)
-        return None if row is None else cast("R", TABLES[type].decode(row.body))
-
     def peek(self, type: type[R], id: str) -> R:
         """The record as the indexes see it. It is for filters, and is never handed out."""
         return cast("R", self._rows[type][id].record)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ...domain.errors import Unavailable
 from ...domain.model import Record
@@ -32,7 +32,7 @@ from ..queries import Query
 from ..waiting import Waiters
 from ..works import drive, run_work
 from .finders import count, tally, walk, walk_rows
-from .state import State, by_table
+from .state import Row, State, by_table
 
 __all__ = ["MemoryStore", "MemoryTx"]
 
@@ -41,24 +41,30 @@ T = TypeVar("T")
 
 
 class MemoryTx(BufferedTx):
-    """Reads from a state, and gathers the writes."""
+    """Reads from a state, and gathers the writes. That of a bucket reads its archive, too (`rows`, `walk`, `count`)."""
 
     def __init__(self, state: State, now: datetime, *, writable: bool = True) -> None:
         super().__init__(now, writable=writable)
         self._state = state
 
+    def rows(self, type: type[Record], ids: Iterable[str]) -> list[Row | None]:
+        return [self._state.row(type, id) for id in ids]
+
+    def walk(self, query: Query[Record], limit: int) -> Iterator[Row]:
+        """The rows that the query finds, in its order. No more than `limit` are taken."""
+        return walk_rows(self._state, query)
+
     async def get(self, type: type[R], id: str, /) -> R | None:
-        self.reading()
-        return self._state.get(type, id)
+        return (await self.get_many(type, [id])).get(id)
 
     async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
-        found = (self._state.get(type, wanted) for wanted in set(ids))
-        return {record.id: record for record in found if record is not None}
+        found = self.rows(type, set(ids))
+        return {row.record.id: cast("R", row.table.decode(row.body)) for row in found if row is not None}
 
     async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()
-        return [row.table.decode(row.body) for row in islice(walk_rows(self._state, query), limit)]
+        return [row.table.decode(row.body) for row in islice(self.walk(query, limit), limit)]
 
     async def count(self, query: Query[Record], /, *, at_most: int | None = None, lock: bool = False) -> int:
         self.reading()
