@@ -27,14 +27,8 @@ async def migrate(connection: Any, statements: Statements, schema: str, store: s
     lock = statements.plain["migration_lock"].sql
     await connection.fetchval(lock, _LOCK | crc32(schema.encode()), timeout=_PATIENCE)
     missing = await _missing(connection, statements, store)
-    if missing and not await connection.fetchval(statements.plain["schema_exists"].sql):
-        await connection.execute(statements.plain["create_schema"].sql)
-    if missing and not await connection.fetchval(statements.plain["migration_table_exists"].sql):
-        await connection.execute(statements.plain["create_migration_table"].sql)
-    for step in missing:
-        await connection.execute(_sql(step, schema), timeout=_PATIENCE)
-        record = statements.plain["record_migration"]
-        await connection.execute(record.sql, step.number, step.name, step.checksum)
+    for sql in await _sql_of(missing, connection, statements, schema):
+        await connection.execute(sql, timeout=_PATIENCE)
     return [step.name for step in missing]
 
 
@@ -46,22 +40,21 @@ async def check(connection: Any, statements: Statements, store: str) -> None:
 async def plan(connection: Any, statements: Statements, schema: str, store: str) -> str:
     """The SQL that `migrate` would run, to be read or run by hand (in one transaction)."""
     missing = await _missing(connection, statements, store)
-    parts: list[str] = []
-    if missing and not await connection.fetchval(statements.plain["schema_exists"].sql):
-        parts.append(statements.plain["create_schema"].sql + ";")
-    if missing and not await connection.fetchval(statements.plain["migration_table_exists"].sql):
-        parts.append(statements.plain["create_migration_table"].sql + ";")
-    for step in missing:
-        parts.append(f"-- {step.name}\n{_sql(step, schema).strip()}")
-        parts.append(
-            f"insert into {schema}.migration (number, name, checksum)"
-            f" values ({step.number}, '{step.name}', '{step.checksum}');"
-        )
+    parts = await _sql_of(missing, connection, statements, schema)
     return "\n\n".join(["begin;", *parts, "commit;"]) + "\n" if parts else ""
 
 
-def _sql(step: Migration, schema: str) -> str:
-    return step.sql.replace("{schema}", schema)
+async def _sql_of(
+    missing: list[Migration], connection: Any, statements: Statements, schema: str
+) -> list[str]:
+    parts: list[str] = []
+    for thing in ("schema", "migration_table"):
+        if missing and not await connection.fetchval(statements.plain[f"{thing}_exists"].sql):
+            parts.append(statements.plain[f"create_{thing}"].sql + ";")
+    for step in missing:
+        parts.append(f"-- {step.name}\n{step.sql.replace('{schema}', schema).strip()}")
+        parts.append(statements.plain["record_migration"].sql.format(**step._asdict()) + ";")
+    return parts
 
 
 async def _missing(connection: Any, statements: Statements, store: str) -> list[Migration]:

@@ -93,7 +93,7 @@ grant select on {schema}.migration to public
 select number, name, checksum from {schema}.migration order by number
 
 -- name: record_migration
-insert into {schema}.migration (number, name, checksum) values (:number::integer, :name::text, :checksum::text)
+insert into {schema}.migration (number, name, checksum) values ({number}, '{name}', '{checksum}')
 
 -- Until the transaction ends.
 -- name: lock_count
