@@ -18,7 +18,7 @@ from ..domain.errors import Conflict
 from .base import CommitOptions, RecordTypes, Work
 from .threads import Threads
 
-__all__ = ["ATTEMPTS", "Groups", "Job", "drive", "fail", "run_work", "written_by"]
+__all__ = ["ATTEMPTS", "Groups", "Job", "answer", "drive", "fail", "run_work"]
 
 ATTEMPTS = 5
 """How often a work is run before its conflict reaches the caller."""
@@ -82,8 +82,16 @@ def fail(jobs: Iterable[Job[Any]], error: BaseException) -> None:
         job.error, job.written = error, frozenset()
 
 
-def written_by(jobs: Iterable[Job[Any]]) -> RecordTypes:
-    return {of_type for job in jobs if job.error is None for of_type in job.written}
+def answer(
+    jobs: Iterable[Job[Any]], changed: Callable[[RecordTypes], None], failure: BaseException | None = None
+) -> None:
+    """Answer the callers of these jobs, each with its own error or with this failure. `changed` hears before that what
+    was written."""
+    if written := {of_type for job in jobs if job.error is None for of_type in job.written}:
+        changed(written)
+    for job in jobs:
+        job.error = failure or job.error
+        job.settle()
 
 
 class Groups:
@@ -106,14 +114,13 @@ class Groups:
 
     async def run(self, work: Work[T], options: CommitOptions) -> T:
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        job = Job(work, options, answer)
-        self._waiting.append(job)
+        future: asyncio.Future[T] = loop.create_future()
+        self._waiting.append(Job(work, options, future))
         if not self._busy:
             self._busy = True
             self._idle.clear()
             loop.call_soon(self._next_group, loop)  # later in this turn: others may join
-        return await answer
+        return await future
 
     @property
     def is_awaited(self) -> bool:
@@ -141,9 +148,5 @@ class Groups:
     ) -> None:
         self._committing = []
         failure = asyncio.CancelledError() if done.cancelled() else done.exception()
-        if written := written_by(jobs):
-            self._changed(written)
-        for job in jobs:
-            job.error = failure or job.error
-            job.settle()
+        answer(jobs, self._changed, failure)
         self._next_group(loop)

@@ -18,13 +18,13 @@ for a lock) does not count, so that others can pass it, as far as there are conn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Protocol, TypeVar
 
 from ...domain.errors import Conflict, StoreError
 from ..base import CommitOptions, RecordTypes, Work
-from ..works import ATTEMPTS, Job, fail, written_by
+from ..works import ATTEMPTS, Job, answer, fail
 from .errors import Blocked
 from .transaction import LockedElsewhere
 from .tx import SharedTransaction
@@ -76,11 +76,11 @@ class GroupCommit:
 
     async def run(self, work: Work[T], options: CommitOptions) -> T:
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(Job(work, options, answer))
+        future: asyncio.Future[T] = loop.create_future()
+        self._waiting.append(Job(work, options, future))
         self._idle.clear()
         self._schedule_start(loop)
-        return await answer
+        return await future
 
     async def finish(self) -> None:
         """Wait until every job is answered."""
@@ -101,11 +101,14 @@ class GroupCommit:
         self._is_start_scheduled = False
         jobs = self._next_jobs()
         if jobs:
-            group = _Group(jobs, self._run_in_transaction, self._random, self._settle)
+            group = _Group(jobs, self._run_in_transaction, self._random, self._changed)
             running = loop.create_task(group.run(), name="rota-commit")
             self._running.add(running)
             timer = loop.call_later(_SLOW_AFTER, self._mark_slow, loop, group)
             running.add_done_callback(lambda done: self._ended(loop, group, done, timer))
+        self._go_on(loop)
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._waiting:
             self._schedule_start(loop)
         elif not self._running:
@@ -147,18 +150,8 @@ class GroupCommit:
         self._slow -= group.is_slow
         self._running.discard(done)
         failure = asyncio.CancelledError() if done.cancelled() else done.exception()
-        self._settle(group.unanswered, failure)
-        if self._waiting:
-            self._schedule_start(loop)
-        elif not self._running:
-            self._idle.set()
-
-    def _settle(self, jobs: Iterable[Job[Any]], failure: BaseException | None = None) -> None:
-        if written := written_by(jobs):
-            self._changed(written)
-        for job in jobs:
-            job.error = failure or job.error
-            job.settle()
+        answer(group.unanswered, self._changed, failure)
+        self._go_on(loop)
 
 
 class _Group:
@@ -169,14 +162,14 @@ class _Group:
         jobs: list[Job[Any]],
         run_in_transaction: RunInTransaction,
         random: Random,
-        settle: Callable[[Iterable[Job[Any]]], None],
+        changed: Callable[[RecordTypes], None],
     ) -> None:
         self.unanswered = list(jobs)
         self._to_run = list(jobs)
         self.is_slow = False
         self._run_in_transaction = run_in_transaction
         self._random = random
-        self._settle = settle
+        self._changed = changed
 
     async def run(self) -> None:
         """Run every job, or leave in it why it failed. The caller answers jobs that are still in `unanswered`."""
@@ -210,23 +203,14 @@ class _Group:
 
     async def _commit_each(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Run each job in its own transaction, a few at a time. The answer: the jobs that are blocked even then."""
-        slots = asyncio.Semaphore(_RETRIES_AT_ONCE)
-
-        async def run(job: Job[Any]) -> bool:
-            async with slots:
-                return await self._commit_unless_blocked(job, ATTEMPTS)
-
-        answered = await asyncio.gather(*(run(job) for job in jobs))
+        answered = await _few_at_a_time(jobs, lambda job: self._commit_unless_blocked(job, ATTEMPTS))
         return [job for job, is_answered in zip(jobs, answered, strict=True) if not is_answered]
 
     async def _commit_waiting_for_locks(self, jobs: list[Job[Any]]) -> None:
-        slots = asyncio.Semaphore(_RETRIES_AT_ONCE)
+        def run(job: Job[Any]) -> Awaitable[None]:
+            return self._commit_alone(job, ATTEMPTS, wait_for_locks=not job.options.fail_if_locked)
 
-        async def run(job: Job[Any]) -> None:
-            async with slots:
-                await self._commit_alone(job, ATTEMPTS, wait_for_locks=not job.options.fail_if_locked)
-
-        await asyncio.gather(*(run(job) for job in jobs))
+        await _few_at_a_time(jobs, run)
 
     async def _commit_unless_blocked(self, job: Job[Any], tries: int) -> bool:
         """Whether the job was answered. If not, it was blocked, and is still to be run."""
@@ -258,7 +242,7 @@ class _Group:
 
     def _answer(self, jobs: list[Job[Any]]) -> None:
         self.unanswered = [job for job in self.unanswered if job not in jobs]
-        self._settle(jobs)
+        answer(jobs, self._changed)
 
     async def _commit_together(self, shared: SharedTransaction, jobs: list[Job[Any]]) -> None:
         """Run the works of these jobs in one transaction, and commit it. If one has to wait, it and those behind it are
@@ -284,3 +268,13 @@ class _Group:
                 await shared.pending_writes.add(tx)
         await shared.pending_writes.flush(commit=True)
         self._to_run = left
+
+
+async def _few_at_a_time(jobs: list[Job[Any]], run: Callable[[Job[Any]], Awaitable[T]]) -> list[T]:
+    slots = asyncio.Semaphore(_RETRIES_AT_ONCE)
+
+    async def run_in_slot(job: Job[Any]) -> T:
+        async with slots:
+            return await run(job)
+
+    return await asyncio.gather(*map(run_in_slot, jobs))
