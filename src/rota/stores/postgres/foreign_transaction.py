@@ -121,7 +121,9 @@ async def run_in_foreign_transaction(
     foreign = _adapted(connection)
 
     async def attempt() -> T:
-        shared = SharedTransaction(_open_transaction(foreign, address, statements), statements, now)
+        # The caller's transaction is open already, and not ours to end.
+        database = DatabaseTransaction(foreign, statements, address, found_nothing=set(), is_open=True)
+        shared = SharedTransaction(database, now)
         tx = shared.new_tx()
         value = await work(tx)
         if tx.puts or tx.deletes:
@@ -152,20 +154,3 @@ async def _in_savepoint(
         raise
     await foreign.execute(statements.plain["release_savepoint"].sql)
     return value
-
-
-def _open_transaction(
-    foreign: ForeignConnection, address: Address, statements: Statements
-) -> DatabaseTransaction:
-    """The caller's transaction. It is open already, and not ours to end."""
-    return DatabaseTransaction(
-        foreign,
-        statements,
-        begin="",
-        begin_at_once=False,
-        channel=address.channel,
-        sender="",
-        found_nothing=set(),
-        place=address.place,
-        is_open=True,
-    )

@@ -112,7 +112,7 @@ class PostgresStore(StoreOfParts["_OpenDatabase"]):
         return self.opened.contents
 
     async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
-        return await self.opened.read(lambda shared: read_all(shared.database, self.statements, report))
+        return await self.opened.read(lambda shared: read_all(shared.database, report))
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
@@ -262,11 +262,19 @@ class _OpenDatabase:
         self, begin: str, *, begin_at_once: bool, writable: bool = True
     ) -> AsyncIterator[SharedTransaction]:
         async with self._connection() as connection:
-            database = self._database_transaction(connection, begin, begin_at_once)
+            database = DatabaseTransaction(
+                connection,
+                self._statements,
+                self._address,
+                found_nothing=self._found_nothing,
+                begin=begin,
+                begin_at_once=begin_at_once,
+                sender=self._sender,
+            )
             try:
                 if self._database_clock is not None:
                     await self._database_clock.check_if_due(database.clock)
-                yield SharedTransaction(database, self._statements, self.time.now, writable=writable)
+                yield SharedTransaction(database, self.time.now, writable=writable)
             except (Exception, SecondStatement) as error:
                 await self._end(database, connection)
                 if database.is_lost and database.failure is not None:
@@ -276,18 +284,6 @@ class _OpenDatabase:
                 _terminate(connection)  # cancelled in the middle of something
                 raise
             await self._end(database, connection)
-
-    def _database_transaction(self, connection: Any, begin: str, begin_at_once: bool) -> DatabaseTransaction:
-        return DatabaseTransaction(
-            connection,
-            self._statements,
-            begin=begin,
-            begin_at_once=begin_at_once,
-            channel=self._address.channel,
-            sender=self._sender,
-            found_nothing=self._found_nothing,
-            place=self._address.place,
-        )
 
     async def _end(self, database: DatabaseTransaction, connection: Any) -> None:
         """Leave the connection without a transaction. If it is lost, so are the others of the pool, most likely."""

@@ -21,7 +21,7 @@ from ..base import BufferedTx, PendingTask, ReadSoFar, RecordTypes, awaited_as
 from ..codec import TABLES, read_each, readable
 from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
 from ..sql_parameters import MANY_PENDING
-from .queries import RecordStatements, Statement, Statements, statement_name, values_of, values_of_update
+from .queries import RecordStatements, Statement, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
 from .task_row import known_after, read_tasks
 from .transaction import DatabaseTransaction, LockedElsewhere, Records, Updates, Writes
@@ -180,47 +180,29 @@ class SharedTransaction:
     def __init__(
         self,
         database: DatabaseTransaction,
-        statements: Statements,
         now: Callable[[], datetime],
         *,
         writable: bool = True,
     ) -> None:
         self.database = database
         self.pending_writes = PendingWrites(database)
-        self._statements = statements
-        self._now = now
-        self._writable = writable
+        self.now = now
+        self.writable = writable
 
     def new_tx(self, *, is_alone: bool = False) -> PostgresTx:
         """For the next work. `is_alone`: it is the only one of the transaction."""
-        return PostgresTx(
-            self.database,
-            self._statements,
-            self.pending_writes,
-            self._now(),
-            writable=self._writable,
-            is_alone=is_alone,
-        )
+        return PostgresTx(self, is_alone=is_alone)
 
 
 class PostgresTx(BufferedTx):
     """Reads are statements of the transaction. Writes are gathered."""
 
-    def __init__(
-        self,
-        transaction: DatabaseTransaction,
-        statements: Statements,
-        pending_writes: PendingWrites,
-        now: datetime,
-        *,
-        writable: bool = True,
-        is_alone: bool = False,
-    ) -> None:
-        super().__init__(now, writable=writable)
+    def __init__(self, shared: SharedTransaction, *, is_alone: bool) -> None:
+        super().__init__(shared.now(), writable=shared.writable)
         self._is_alone = is_alone
-        self._transaction = transaction
-        self._statements = statements
-        self._pending_writes = pending_writes
+        self._transaction = shared.database
+        self._statements = shared.database.statements
+        self._pending_writes = shared.pending_writes
 
     async def get(self, type: type[R], id: str, /) -> R | None:
         self.reading()
@@ -357,9 +339,10 @@ AT_ONCE = 5000
 
 
 async def read_all(
-    transaction: DatabaseTransaction, statements: Statements, report: ReadSoFar | None = None
+    transaction: DatabaseTransaction, report: ReadSoFar | None = None
 ) -> dict[str, list[Record]]:
     """All records, by type, each sorted by id, page by page."""
+    statements = transaction.statements
     number = 0
     if report is not None:
         for of_type in TABLES:
