@@ -21,7 +21,7 @@ import rota
 from rota.domain.checks import check_input
 from rota.domain.model import Limits
 from rota.engine.executor import context_outside
-from rota.engine.handlers.handler import Handler
+from rota.engine.handlers.functions import Handler
 
 app = rota.App()
 LIMITS = Limits()
@@ -51,7 +51,7 @@ async def records(input: Order, ctx: rota.Context) -> Order:
 
 
 async def called(handler: Handler, context: Any) -> Any:
-    args, kwargs = handler.arguments(INPUT, context)
+    args, kwargs = handler.signature.arguments(INPUT, context)
     output = await handler.function(*args, **kwargs)
     return check_input(handler.signature.encoded_output(output), LIMITS, "output")
 

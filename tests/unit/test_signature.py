@@ -217,7 +217,8 @@ def test_classes_that_are_local_to_a_function_are_found() -> None:
     def handler(to: Local) -> Local:
         return to
 
-    assert app.handlers["handler"].arguments({"to": {"name": "A"}}, None) == ([], {"to": Local("A")})
+    signature = app.handlers["handler"].signature
+    assert signature.arguments({"to": {"name": "A"}}, None) == ([], {"to": Local("A")})
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,13 @@ from ..domain.task import DEFAULT_MAX_RETRIES, Defaults
 from .executor import Context, context_outside
 from .handlers.functions import (
     AsyncTaskFunction,
+    Handler,
     PlainTaskFunction,
     TaskFunction,
     TaskQueue,
     WorkflowFunction,
+    is_async,
 )
-from .handlers.handler import Handler
 from .handlers.providers import Lifetime, Provider, provider
 from .handlers.signature import Getter, Signature
 
@@ -228,7 +229,7 @@ class App:
             kind=kind,
             function=function,
             defaults=defaults,
-            is_async=_is_async(function),
+            is_async=is_async(function),
             signature=Signature(kind, function, inject=self.inject, provided=self.provided, namespace=names),
             **place,
         )
@@ -361,13 +362,8 @@ def _check_findable(function: Callable[..., Any]) -> None:
 
 def _check_workflow(kind: str, function: Callable[..., Any]) -> None:
     shape = "write `async def name(ctx, input)`: the first parameter is its context"
-    if not _is_async(function):
+    if not is_async(function):
         raise Invalid("function", f"the workflow {kind!r} is not an async function", shape)
     first = next(iter(inspect.signature(function).parameters.values()), None)
     if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD) or first.name == "input":
         raise Invalid("function", f"the workflow {kind!r} has no parameter for its context", shape)
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    call = getattr(function, "__call__", None)  # noqa: B004  an object with an async __call__ counts too
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

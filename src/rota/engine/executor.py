@@ -29,14 +29,12 @@ from ..stores.threads import Threads
 from .artifacts import Source, leave
 from .clock import SystemClock, wait_for_any
 from .guard import entering_handler, is_a, name_of, parts_of, text_of, traceback_of
-from .handlers.functions import running
-from .handlers.handler import Handler
+from .handlers.functions import Handler, running
 from .handlers.providers import Resources
 from .observe import tracing
 from .observe.telemetry import running_task
-from .runtimes.failed import AttemptFailed
 
-__all__ = ["Context", "Execution", "StopReason", "context_outside", "over_time"]
+__all__ = ["AttemptFailed", "Context", "Execution", "StopReason", "context_outside", "over_time"]
 
 T = TypeVar("T")
 
@@ -58,6 +56,26 @@ class StopReason(StrEnum):
     RELEASE = "release"
     CANCEL = "cancel"
     LEASE_LOST = "lease_lost"
+
+
+class AttemptFailed(Exception):
+    """An attempt that ended as a failure and left an `output`, which is stored with it. `type` names the failure to
+    people. There is no traceback: nothing of the product went wrong."""
+
+    def __init__(
+        self,
+        type: str,
+        message: str,
+        output: Any = None,
+        *,
+        is_permanent: bool = False,
+        delay: timedelta | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.type = type
+        self.output = output
+        self.is_permanent = is_permanent
+        self.delay = delay
 
 
 class Flush:
@@ -409,7 +427,7 @@ class Execution:
             return await self._called_with(made, context, threads)
 
     async def _called_with(self, made: Mapping[str, Any], context: Context, threads: Threads) -> Any:
-        args, kwargs = self.handler.arguments(_copy(self.task.input), context, made)
+        args, kwargs = self.handler.signature.arguments(_copy(self.task.input), context, made)
         entering_handler()
         if self.handler.is_async:
             return await self.handler.function(*args, **kwargs)

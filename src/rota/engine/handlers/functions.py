@@ -1,5 +1,5 @@
-"""What a decorated function is: still that function, and a task that can be submitted with its arguments, checked and
-typed; what comes back is a handle to its result.
+"""A decorated function is still that function, and a task that can be submitted with its arguments, checked and typed;
+what comes back is a handle to its result.
 
 It is submitted to the queue that it was bound to (`queue.bind(function)`), else to that of the handler that is running,
 else to the one that its app is connected to.
@@ -8,13 +8,17 @@ else to the one that its app is connected to.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+
+import msgspec
 
 from ...domain.errors import Invalid, Refused, TaskFailed
 from ...domain.model import Task, TaskStatus
 from ...domain.options import Duration, SubmitManyOptions, SubmitOptions, check_names
+from ...domain.task import Defaults
 from ...domain.workflow import Step
 from .signature import Signature
 
@@ -22,11 +26,13 @@ __all__ = [
     "Arguments",
     "AsyncTaskFunction",
     "Handle",
+    "Handler",
     "PlainTaskFunction",
     "TaskFunction",
     "TaskQueue",
     "WorkflowFunction",
     "WorkflowHandle",
+    "is_async",
     "running",
 ]
 
@@ -36,8 +42,30 @@ A = TypeVar("A")
 _A = TypeVar("_A", contravariant=True)
 
 
+class Handler(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered function, and what its app knows of it."""
+
+    kind: str
+    function: Callable[..., Any]
+    defaults: Defaults
+    is_async: bool
+    signature: Signature
+    is_workflow: bool = False
+    version: int = 1
+    accepts: int = 1
+    run_in: Literal["process"] | None = None
+    memory_limit: int | None = None
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether to call it gives a coroutine. An object with an async `__call__` counts, too."""
+    inner = function.func if isinstance(function, functools.partial) else function
+    call = getattr(inner, "__call__", None)  # noqa: B004  it is looked at, not called
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(call)
+
+
 class TaskQueue(Protocol):
-    """What a function needs of a queue."""
+    """The part of a queue that a function needs."""
 
     async def submit(
         self, kind: str, input: Any = None, /, *, connection: Any = None, **options: Unpack[SubmitOptions]
@@ -69,7 +97,7 @@ class TaskQueue(Protocol):
 
 
 class Running(Protocol):
-    """What is known of the handler that runs: a `Context`."""
+    """The handler that runs, as far as functions need it: a `Context`."""
 
     queue: Any
 

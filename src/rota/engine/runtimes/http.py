@@ -29,8 +29,7 @@ import msgspec
 
 from ...domain.errors import Invalid, PermanentError
 from ...domain.runtimes import FilledRequest, HttpRequest, fill, secrets_of, signature_headers
-from ..executor import Context
-from .failed import AttemptFailed
+from ..executor import AttemptFailed, Context
 from .output import as_text
 
 __all__ = ["HttpCalls", "new_client"]

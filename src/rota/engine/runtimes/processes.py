@@ -29,9 +29,8 @@ import msgspec
 from ...domain.errors import PermanentError
 from ...domain.model import Task
 from ..clock import wait_for_any
-from ..executor import Context, StopReason
+from ..executor import AttemptFailed, Context, StopReason
 from ..handlers.functions import running
-from .failed import AttemptFailed
 
 __all__ = ["LENGTH", "Begin", "Begun", "Ended", "Processes", "Reported", "Stop", "framed"]
 

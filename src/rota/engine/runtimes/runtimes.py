@@ -15,7 +15,7 @@ from ...domain.runtimes import SHELL_KIND
 from ...domain.task import Defaults
 from ..app import App
 from ..executor import Context
-from ..handlers.handler import Handler
+from ..handlers.functions import Handler
 from .processes import Processes
 from .shell import run_shell
 

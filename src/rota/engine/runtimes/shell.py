@@ -29,8 +29,7 @@ from ...domain.errors import PermanentError
 from ...domain.model import Task
 from ...domain.runtimes import ShellCommand
 from ..clock import wait_for_any
-from ..executor import Context
-from .failed import AttemptFailed
+from ..executor import AttemptFailed, Context
 from .output import KeptOutput
 
 __all__ = ["run_shell"]

@@ -25,8 +25,7 @@ from ...domain.task import Submission, check_submission
 from ...domain.workflow import Step, StepKind, Wait
 from ..app import App
 from ..executor import Context
-from ..handlers.functions import TaskFunction
-from ..handlers.handler import Handler
+from ..handlers.functions import Handler, TaskFunction
 from ..handlers.signature import injected
 from .replay import Attempts, Replay, Restart
 
@@ -282,7 +281,7 @@ def check_run(app: App, handler: Handler, task: Task, steps: Sequence[Step]) -> 
     replay = Replay(task, [step for step in steps if step.rewinds == task.rewinds])
     try:
         nothing = dict.fromkeys(handler.signature.asks_for, injected)
-        args, kwargs = handler.arguments(task.input, Workflow(replay, app, None), nothing)
+        args, kwargs = handler.signature.arguments(task.input, Workflow(replay, app, None), nothing)
         replay.begin(handler.function(*args, **kwargs))
         replay.advance()
         change = replay.change()

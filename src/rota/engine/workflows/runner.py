@@ -37,7 +37,7 @@ from ..clock import sleep, wait_for_any
 from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
 from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason, over_time
 from ..guard import entering_handler, is_a, parts_of
-from ..handlers.functions import TaskFunction, running
+from ..handlers.functions import TaskFunction, is_async, running
 from ..observe import tracing
 from ..observe.telemetry import Observer, StepRecorded, WorkflowParked, WorkflowReplayed, running_task
 from .context import Workflow, current_step
@@ -152,7 +152,7 @@ class _Runner:
         steps = [] if task.attempt == 1 else await self._commit(steps_of(task))
         made = await self._execution.resources.arguments(self._handler.signature, self._context, self._stack)
         self._replay = replay = Replay(task, steps)
-        args, kwargs = self._handler.arguments(
+        args, kwargs = self._handler.signature.arguments(
             task.input, Workflow(replay, self._execution.app, self._context), made
         )
         replay.begin(self._handler.function(*args, **kwargs))
@@ -316,7 +316,7 @@ class _Runner:
     async def _call(self, key: str, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         """The result or what was raised, as a value: asyncio lets SystemExit of a task out of the loop."""
         try:
-            if _is_async(function):
+            if is_async(function):
                 return await function(), None
             run = contextvars.copy_context().run
             answer = self._threads.call(functools.partial(run, _call_in_thread, function))
@@ -547,12 +547,6 @@ def _retry_in(ask: WorkflowCall, failed: Failed, task: Task) -> timedelta | None
     if failed.delay is not None:
         return failed.delay
     return backoff(ask.attempts.retry_policy, tries, workflow.step_id(task, ask.key))
-
-
-def _is_async(function: Callable[[], Any]) -> bool:
-    inner = function.func if isinstance(function, functools.partial) else function
-    called = getattr(inner, "__call__", None)  # noqa: B004  an object with an async __call__ counts too
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(called)
 
 
 def _call_in_thread(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
