@@ -2,8 +2,8 @@
 
 Begin with `tick` (what time does to schedules) and `tasks`; `ending` has what follows from the end of a task. With a
 tick go `backfill` and `buffer` (times that wait), with an ending `chains` (schedules that come after others) and
-`gates` (the next task is let in). `upkeep` is what the janitor does. The others are what people do to `schedules`,
-`calendars`, `templates`, `plans`, `workflows`, `limits`, `alarms` and `tenants`; `serving` is about nodes and paused
+`gates` (the next task is let in). `upkeep` is what the janitor does. The others are what people do to `schedules`
+and calendars, `templates`, `plans`, `workflows`, `limits`, `alarms` and `tenants`; `serving` is about nodes and paused
 queues. `shared` is what several of them need.
 
 A command is a function that returns the work (`as_work`). Ids that the work needs are made before it runs, so that
@@ -21,19 +21,17 @@ from .alarms import (
     set_alarm_rules,
 )
 from .backfill import begin_backfill, cancel_backfill
-from .calendars import (
-    create_calendar,
-    delete_calendar,
-    edit_calendar,
-)
 from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
 from .plans import MakePlan, apply_plan, check_plan_age, read_stored
 from .schedules import (
     Declared,
+    create_calendar,
     create_schedule,
     create_schedules,
     declare_schedules,
+    delete_calendar,
     delete_schedule,
+    edit_calendar,
     edit_schedule,
     pause_schedule,
     plan_edit,

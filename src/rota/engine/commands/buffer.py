@@ -8,7 +8,6 @@ at the same time one meets another version and runs again.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -29,15 +28,14 @@ from ...domain.model import (
 )
 from ...domain.schedule import run
 from ...stores.base import Tx
-from ...stores.queries import LiveTasks
-from .shared import LIVE_AT_MOST, template_of, templates_of
+from .shared import live_tasks, template_of, templates_of
 
 SCHEDULER = "scheduler"
 _AT_REST = (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT)
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """What a buffer does: the schedule as it is to be written, rows and new tasks, and live tasks that are marked."""
+    """One step of a buffer: the schedule as it is to be written, rows and new tasks, and live tasks that are marked."""
 
     schedule: Schedule
     rows: Sequence[Run] = ()
@@ -66,16 +64,9 @@ class Buffers:
         waiting = [schedule for schedule in schedules if schedule.buffered]
         if not waiting:
             return cls({}, {}, {}, {})
-        ids = tuple(schedule.id for schedule in waiting)
-        found = {task.id: task for task in await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST)}
-        found |= {task.id: task for task in tasks if task.schedule_id in ids}
-        live: dict[str, list[Task]] = defaultdict(list)
-        for task in found.values():
-            if task.schedule_id is not None and task.as_of(tx.now).is_live:
-                live[task.schedule_id].append(task)
         rows = [run.run_id(schedule, at) for schedule in waiting for at in schedule.buffered]
         return cls(
-            live,
+            await live_tasks(tx, waiting, tasks),
             await tx.get_many(Run, rows),
             await templates_of(tx, waiting),
             await tx.get_many(Tenant, {schedule.tenant for schedule in waiting}),

@@ -11,7 +11,7 @@ from ...domain.plan import Action, Item, Plan, Stored, as_applied, naming
 from ...stores.base import Tx
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
 from ..work import as_work
-from .schedules import write_planned
+from .schedules import Edit, write_edits
 from .serving import check_shell
 from .shared import cursor_behind, find_every, find_schedule, limits_of, put_audited
 
@@ -67,12 +67,12 @@ async def apply_plan(
         with naming("schedule", item.name):
             new = as_applied(item, plan.at, tx.now)
         if new is not None and new is not item.old:
-            planned.append((item.old, new, _action(item), new.pause_note or ""))
+            planned.append(Edit(item.old, new, _action(item), new.pause_note or ""))
     for template in plan.templates:
         had = None if template.old is None else template.old.command
         if template.new is not None and template.new.command != had:
             await check_shell(tx, template.new)
-    await write_planned(tx, stored.limits, planned, actor, ready)
+    await write_edits(tx, stored.limits, planned, actor, ready=ready)
     for calendar in plan.calendars:
         if calendar.new is not None and calendar.new is not calendar.old:
             put_audited(tx, _ACTIONS[calendar.action], actor, calendar.old, calendar.new)

@@ -1,7 +1,10 @@
-"""Works on schedules: what people do to them. (What time does to them: `tick.py`.)
+"""Works on schedules and calendars: what people do to them. (What time does to them: `tick.py`.)
 
 A living schedule's key is its own. To take the key of one that has completed is to retire it, which is a delete: its
-ledger can still be read."""
+ledger can still be read.
+
+A schedule keeps what its calendars cover: a change of one brings the schedules that name it up to date, in the same
+transaction. A work that names one locks it until then, so that no schedule keeps what it covered before."""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from ...domain.checks import check_input, check_key
 from ...domain.errors import NotFound, Refused
 from ...domain.ids import derived_id
 from ...domain.model import (
+    Calendar,
     Limits,
     Run,
     RunReason,
@@ -32,8 +36,8 @@ from ...domain.model import (
 from ...domain.recurrence import Covered, Timing
 from ...domain.schedule import after, backfill, calendars, definition, run, spread, watching
 from ...domain.template import check_runs, known_target
-from ...stores.base import Tx
-from ...stores.queries import RunList, ScheduleByKey, SchedulesByKeys
+from ...stores.base import Tx, Work
+from ...stores.queries import RunList, ScheduleByKey, ScheduleList, SchedulesByKeys
 from ..work import as_work
 from .buffer import Buffers
 from .chains import Chains, linked_causes
@@ -43,6 +47,10 @@ from .shared import (
     audit,
     check_room_for_schedules,
     check_room_for_tasks,
+    check_version,
+    cursor_behind,
+    find_calendar,
+    find_every,
     find_schedule,
     find_template,
     limits_of,
@@ -51,6 +59,8 @@ from .shared import (
     template_of,
     templates_of,
 )
+
+SCHEDULES_AT_ONCE = 10_000
 
 
 @as_work
@@ -71,7 +81,7 @@ async def create_schedule(
     made = Declared(id=id, key=key, timing=timing, target=target, fields=fields)
     new = await _created(tx, tenant, made, limits, actor)
     await _check_shell(tx, None, new)
-    return await _write_one(tx, limits, _Edit(None, new, "created"), actor)
+    return await _write_one(tx, limits, Edit(None, new, "created"), actor)
 
 
 @as_work
@@ -86,7 +96,7 @@ async def create_schedules(tx: Tx, tenant: str, made: Sequence[Declared], actor:
         with plan.naming("schedule", each.key), each.in_words():
             new = await _created(tx, tenant, each, limits, actor)
             await _check_shell(tx, None, new)
-        changes.append(_Edit(None, new, "created"))
+        changes.append(Edit(None, new, "created"))
     return await _write(tx, limits, changes, actor)
 
 
@@ -142,17 +152,17 @@ async def declare_schedules(tx: Tx, tenant: str, declared: Sequence[Declared], a
     return await _write(tx, limits, changes, actor)
 
 
-async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Limits) -> _Edit:
+async def _declared(tx: Tx, tenant: str, each: Declared, actor: str, limits: Limits) -> Edit:
     found = await tx.find(ScheduleByKey(tenant=tenant, key=each.key), 1)
     if found:
         [old] = found
         changes = await _known_changes(tx, old, each.changes(old, tx.now))
         differing = {name: value for name, value in changes.items() if getattr(old, name) != value}
-        return _Edit(old, definition.edit(old, differing, tx.now, actor, limits), "updated")
-    return _Edit(None, await _created(tx, tenant, each, limits, actor), "created")
+        return Edit(old, definition.edit(old, differing, tx.now, actor, limits), "updated")
+    return Edit(None, await _created(tx, tenant, each, limits, actor), "created")
 
 
-class _Edit(msgspec.Struct, frozen=True):
+class Edit(msgspec.Struct, frozen=True):
     """A schedule as it is (None: it is new) and as it will be."""
 
     old: Schedule | None
@@ -167,41 +177,29 @@ class _Edit(msgspec.Struct, frozen=True):
         return new.deleted_at is None and not had_it
 
 
-async def _write(tx: Tx, limits: Limits | None, changes: Sequence[_Edit], actor: str) -> list[Schedule]:
-    """Read what is left to read, then write: the schedules, the times given up, the completed ones whose keys are
-    taken, and a line of the audit for each. Times that wait go on if the schedule was only at rest. Without `limits`
-    nothing becomes active that was not."""
-    moving = [each for each in changes if each.new is not each.old]
-    return await _written(tx, limits, changes, moving, await _retired(tx, moving, actor), actor)
+async def _write(tx: Tx, limits: Limits | None, changes: Sequence[Edit], actor: str) -> list[Schedule]:
+    """Write the changes, and retire the completed schedules whose keys they take."""
+    return await write_edits(tx, limits, changes, actor, retired=await _retired(tx, changes, actor))
 
 
-async def _write_one(tx: Tx, limits: Limits | None, change: _Edit, actor: str) -> Schedule:
+async def _write_one(tx: Tx, limits: Limits | None, change: Edit, actor: str) -> Schedule:
     [written] = await _write(tx, limits, [change], actor)
     return written
 
 
-async def write_planned(
+async def write_edits(
     tx: Tx,
     limits: Limits | None,
-    planned: Sequence[tuple[Schedule | None, Schedule, str, str]],
+    changes: Sequence[Edit],
     actor: str,
+    *,
+    retired: Sequence[Edit] = (),
     ready: Callable[[int], None] = lambda _: None,
 ) -> list[Schedule]:
-    """Write (old, new, action, detail) of a plan, whose keys are known to be free. `ready` is called with the number of
-    those that are ready."""
-    changes = [_Edit(*each) for each in planned]
-    return await _written(tx, limits, changes, changes, [], actor, ready)
-
-
-async def _written(
-    tx: Tx,
-    limits: Limits | None,
-    changes: Sequence[_Edit],
-    moving: Sequence[_Edit],
-    retired: Sequence[_Edit],
-    actor: str,
-    ready: Callable[[int], None] = lambda _: None,
-) -> list[Schedule]:
+    """Read what is left to read, then write: the schedules, the times given up, those that are retired, and a line of
+    the audit for each. Times that wait go on if the schedule was only at rest. Without `limits` nothing becomes active
+    that was not. `ready` is called with the number of schedules that are ready."""
+    moving = [each for each in changes if each.new is not each.old]
     chains = await Chains.of(tx, [(each.old, each.new) for each in (*moving, *retired)])
     moving = [replace(each, new=chains.written[each.new.id]) for each in moving]
     if limits is not None and moving:
@@ -238,7 +236,7 @@ async def _written(
     return written
 
 
-async def _retired(tx: Tx, changes: Sequence[_Edit], actor: str) -> list[_Edit]:
+async def _retired(tx: Tx, changes: Sequence[Edit], actor: str) -> list[Edit]:
     """The completed schedules whose keys are taken, deleted. The key of any other is refused."""
     takers = {each.new.key: each.new for each in changes if each.takes_key}
     if not takers:
@@ -250,7 +248,7 @@ async def _retired(tx: Tx, changes: Sequence[_Edit], actor: str) -> list[_Edit]:
             raise Refused("key_taken", key=holder.key)
         gone = definition.delete(holder, tx.now, actor)
         retired.append(
-            _Edit(holder, gone, "deleted", f"its key was taken by schedule {takers[holder.key].id}")
+            Edit(holder, gone, "deleted", f"its key was taken by schedule {takers[holder.key].id}")
         )
     return retired
 
@@ -304,12 +302,11 @@ async def edit_schedule(
     `version`, only if nobody else changed it since."""
     limits = await limits_of(tx, tenant)
     old = await find_schedule(tx, tenant, key)
-    if version is not None and version != old.version:
-        raise Refused("stale_version", record="schedule", id=key, found=old.version, expected=version)
+    check_version("schedule", key, old.version, version)
     wanted = await _known_changes(tx, old, changes(old, tx.now))
     new = definition.edit(old, wanted, tx.now, actor, limits)
     await _check_shell(tx, old, new)
-    return await _write_one(tx, limits, _Edit(old, new, "updated"), actor)
+    return await _write_one(tx, limits, Edit(old, new, "updated"), actor)
 
 
 @as_work
@@ -326,7 +323,7 @@ async def spread_schedules(
         edited = [
             definition.edit(each, {"offset": offsets[each.id]}, tx.now, actor, limits) for each in moving
         ]
-        changes = [_Edit(old, new, "updated", "spread") for old, new in zip(moving, edited, strict=True)]
+        changes = [Edit(old, new, "updated", "spread") for old, new in zip(moving, edited, strict=True)]
         await _write(tx, limits, changes, actor)
     return there + len(moving)
 
@@ -349,20 +346,20 @@ async def pause_schedule(
 ) -> Schedule:
     old = await find_schedule(tx, tenant, key)
     new = definition.pause(old, tx.now, actor, note, until)
-    return await _write_one(tx, None, _Edit(old, new, "paused", note or ""), actor)
+    return await _write_one(tx, None, Edit(old, new, "paused", note or ""), actor)
 
 
 @as_work
 async def resume_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedule:
     await limits_of(tx, tenant)
     old = await find_schedule(tx, tenant, key)
-    return await _write_one(tx, None, _Edit(old, definition.resume(old, tx.now, actor), "resumed"), actor)
+    return await _write_one(tx, None, Edit(old, definition.resume(old, tx.now, actor), "resumed"), actor)
 
 
 @as_work
 async def delete_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedule:
     old = await find_schedule(tx, tenant, key)
-    return await _write_one(tx, None, _Edit(old, definition.delete(old, tx.now, actor), "deleted"), actor)
+    return await _write_one(tx, None, Edit(old, definition.delete(old, tx.now, actor), "deleted"), actor)
 
 
 @as_work
@@ -375,7 +372,7 @@ async def restore_schedule(tx: Tx, tenant: str, key: str, actor: str) -> Schedul
     new = definition.restore(old, tx.now, actor)
     if isinstance(new.target, TemplateTarget) and await tx.get(Template, new.target.template_id) is None:
         raise Refused("template_deleted", schedule=new.key, template=new.target.template_id)
-    return await _write_one(tx, limits, _Edit(old, new, "restored"), actor)
+    return await _write_one(tx, limits, Edit(old, new, "restored"), actor)
 
 
 @as_work
@@ -442,3 +439,73 @@ async def trigger_schedule(
     if (looked_at := watching.started(found, tx.now)) is not found:
         tx.put(looked_at)
     return tx.put(row), new[started.id].as_of(tx.now)
+
+
+@as_work
+async def create_calendar(tx: Tx, tenant: str, name: str, fields: Mapping[str, Any], actor: str) -> Calendar:
+    await limits_of(tx, tenant)
+    new = calendars.create(name, fields, tenant=tenant, now=tx.now, actor=actor)
+    old = await tx.get(Calendar, new.id)
+    if old is not None and calendars.edit(old, fields, tx.now, actor) is old:
+        return old  # the same again, or an answer was lost
+    if old is not None:
+        raise Refused("calendar_exists", calendar=name)
+    return put_audited(tx, "created", actor, None, new)
+
+
+@as_work
+async def edit_calendar(
+    tx: Tx, tenant: str, name: str, changes: Mapping[str, Any], actor: str, version: int | None = None
+) -> Calendar:
+    """Change the fields that are named, and plan the schedules that name it anew. With `version`, only if nobody else
+    changed it since."""
+    await limits_of(tx, tenant)
+    old = await find_calendar(tx, tenant, name)
+    check_version("calendar", name, old.version, version)
+    new = calendars.edit(old, changes, tx.now, actor)
+    if new is old:
+        return old
+    await _govern(tx, new, actor)
+    return put_audited(tx, "updated", actor, old, new)
+
+
+async def _govern(tx: Tx, calendar: Calendar, actor: str) -> None:
+    """Plan the schedules that name this calendar by what it covers now. What was due and is not fired is recorded, as
+    after any change."""
+    mine = await _naming(tx, calendar, deleted=True)
+    known = await sets_named(
+        tx, calendar.tenant, [name for each in mine for name in (*each.exclude, *each.only)]
+    )
+    others = [each for each in known if each.name != calendar.name]
+    covers = (*others, calendar.covers)
+    said = f"calendar {calendar.name} was changed"
+    edits = [
+        Edit(old, definition.governed(old, calendars.covering(old, covers), tx.now), "replanned", said)
+        for old in mine
+    ]
+    await write_edits(tx, None, edits, actor)
+
+
+async def _naming(tx: Tx, calendar: Calendar, *, deleted: bool = False) -> list[Schedule]:
+    every = ScheduleList(tenant=calendar.tenant, deleted=deleted)
+    schedules = await find_every(tx, every, SCHEDULES_AT_ONCE, cursor_behind)
+    return [each for each in schedules if calendar.name in (*each.exclude, *each.only)]
+
+
+def delete_calendar(tenant: str, name: str, actor: str) -> Work[None]:
+    """Remove it; refused while a schedule names it."""
+    was_there = False
+
+    async def work(tx: Tx) -> None:
+        nonlocal was_there
+        if was_there and await tx.get(Calendar, calendars.calendar_id(tenant, name)) is None:
+            return  # an answer was lost
+        old = await find_calendar(tx, tenant, name)
+        was_there = True
+        for each in await _naming(tx, old):
+            if each.status is not ScheduleStatus.COMPLETED:
+                raise Refused("calendar_in_use", calendar=name, schedule=each.key)
+        tx.delete(old)
+        audit(tx, "deleted", actor, old, None)
+
+    return work

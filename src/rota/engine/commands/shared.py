@@ -4,6 +4,7 @@ requests that are done once."""
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -37,6 +38,7 @@ from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
     LatestRuns,
+    LiveTasks,
     OpenSchedules,
     Query,
     ScheduleByKey,
@@ -83,6 +85,12 @@ def next_page(page: Sequence[Schedule | Task], limit: int) -> Cursor | None:
     return cursor_behind(page[-1]) if len(page) == limit else None
 
 
+def check_version(record: str, id: str, found: int, expected: int | None) -> None:
+    """Refused, if someone else has changed the record since the version that the caller saw (None: any)."""
+    if expected is not None and expected != found:
+        raise Refused("stale_version", record=record, id=id, found=found, expected=expected)
+
+
 async def limits_of(tx: Tx, tenant: str) -> Limits:
     """The limits of a tenant that may act; a tenant without a record has the default ones."""
     record = await tx.get(Tenant, tenant)
@@ -111,6 +119,20 @@ async def check_room_for_schedules(tx: Tx, tenant: str, limits: Limits, wanted: 
         room = limits.schedules - await tx.count(OpenSchedules(tenant=tenant), lock=True)
         if room < wanted:
             raise tenants.limit_reached(tenant, "schedules", limits.schedules, wanted if room > 0 else 1)
+
+
+async def live_tasks(
+    tx: Tx, schedules: Iterable[Schedule], written: Iterable[Task] = ()
+) -> dict[str, list[Task]]:
+    """The live tasks of these schedules, by the id of the schedule. `written` are as this work will write them."""
+    live: dict[str, list[Task]] = defaultdict(list, {schedule.id: [] for schedule in schedules})
+    if not live:
+        return live
+    found = await tx.find(LiveTasks(schedule_ids=tuple(live)), LIVE_AT_MOST)
+    for task in {task.id: task for task in (*found, *written)}.values():
+        if task.schedule_id in live and task.as_of(tx.now).is_live:
+            live[task.schedule_id].append(task)
+    return live
 
 
 async def find_task(tx: Tx, tenant: str, id: str) -> Task:

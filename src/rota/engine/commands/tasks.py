@@ -20,9 +20,10 @@ from ...domain.task import Defaults, Outcome, Submission
 from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
 from ...stores.queries import ArtifactList, Cancelling, Cursor, HeldTasks, ReadyTasks, TaskList, UpcomingTasks
+from ..work import as_work
 from .ending import Ending
 from .gates import Gates, put_new
-from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of
+from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of, next_page
 
 __all__ = [
     "Claim",
@@ -100,7 +101,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: str) -> Work[list[Task]]:
     """Admit tasks, each under the id given. The same id, the same idempotency key and input, or what is the same by
     `unique_by`, gives the task that is there already."""
-    items = [(_submission_id(tenant, id, asked), asked) for id, asked in items]
+    items = [(submission_id(tenant, id, asked), asked) for id, asked in items]
     is_unique = any(asked.unique_by for _, asked in items)
     may_exist = is_unique or any(asked.idempotency_key is not None for _, asked in items)
 
@@ -155,7 +156,8 @@ async def _same_tasks(
     return receipts, same
 
 
-def _submission_id(tenant: str, id: str, asked: Submission) -> str:
+def submission_id(tenant: str, id: str, asked: Submission) -> str:
+    """The id of its task: the one given, unless it has an idempotency key."""
     return id if asked.idempotency_key is None else derived_id("key", tenant, asked.idempotency_key)
 
 
@@ -165,26 +167,23 @@ def _check_same(known: Task, asked: Submission) -> None:
         raise Refused("idempotency_conflict", key=asked.idempotency_key, task=known.id)
 
 
-def claim_tasks(ask: Claim) -> Work[Claimed]:
+@as_work
+async def claim_tasks(tx: Tx, ask: Claim) -> Claimed:
     """Take the tasks that are ready, best first, and learn what to cancel."""
-
-    async def work(tx: Tx) -> Claimed:
-        cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
-        held = await _held(tx, ask) if ask.unanswered else []
-        rest = replace(ask, limit=ask.limit - len(held)) if held else ask
-        claimed, turned_away = await _claimed(tx, rest) if rest.limit > 0 and ask.kinds else ([], 0)
-        return Claimed(
-            tasks=held + claimed,
-            cancelling=[task.id for task in cancelling],
-            at=tx.now,
-            is_more_ready=turned_away > 0 and len(claimed) + turned_away >= rest.limit,
-        )
-
-    return work
+    cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
+    held = await _held(tx, ask) if ask.unanswered else []
+    rest = replace(ask, limit=ask.limit - len(held)) if held else ask
+    claimed, turned_away = await _claimed(tx, rest) if rest.limit > 0 and ask.kinds else ([], 0)
+    return Claimed(
+        tasks=held + claimed,
+        cancelling=[task.id for task in cancelling],
+        at=tx.now,
+        is_more_ready=turned_away > 0 and len(claimed) + turned_away >= rest.limit,
+    )
 
 
 async def _held(tx: Tx, ask: Claim) -> list[Task]:
-    """What claims whose answer was lost have taken."""
+    """The tasks that were taken by claims whose answer was lost."""
     running = await tx.find(HeldTasks(worker_id=ask.worker_id), HELD_AT_MOST)
     return [task for task in running if life.is_held_under(task, ask.unanswered, tx.now)]
 
@@ -262,29 +261,22 @@ def _ready(ask: Claim, kinds: tuple[str, ...], now: datetime) -> ReadyTasks:
     return ReadyTasks(at=now, queues=ask.queues, kinds=kinds, tenant=ask.tenant, without=tuple(ask.begun))
 
 
-def next_to_claim(ask: Claim, after: datetime) -> Work[datetime | None]:
+@as_work
+async def next_to_claim(tx: Tx, ask: Claim, after: datetime) -> datetime | None:
     """When the next task will be available, for a worker that has claimed what was ready at `after`."""
     kinds = tuple(sorted(ask.kinds))
-
-    async def work(tx: Tx) -> datetime | None:
-        query = UpcomingTasks(after=after, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
-        return next((task.available_at for task in await tx.find(query, 1)), None)
-
-    return work
+    query = UpcomingTasks(after=after, queues=ask.queues, kinds=kinds, tenant=ask.tenant)
+    return next((task.available_at for task in await tx.find(query, 1)), None)
 
 
-def renew_leases(renewals: Sequence[Renewal]) -> Work[list[Task | Refused]]:
+@as_work
+async def renew_leases(tx: Tx, renewals: Sequence[Renewal]) -> list[Task | Refused]:
     """Keep what a worker holds; for each, the task as it is now, or why it is no longer the worker's."""
-
-    async def work(tx: Tx) -> list[Task | Refused]:
-        stored = await tx.get_many(Task, {renewal.task.id for renewal in renewals})
-        answers = [_renewed(stored.get(renewal.task.id), renewal, tx.now) for renewal in renewals]
-        return [
-            tx.put(answer, was=stored[answer.id]) if isinstance(answer, Task) else answer
-            for answer in answers
-        ]
-
-    return work
+    stored = await tx.get_many(Task, {renewal.task.id for renewal in renewals})
+    answers = [_renewed(stored.get(renewal.task.id), renewal, tx.now) for renewal in renewals]
+    return [
+        tx.put(answer, was=stored[answer.id]) if isinstance(answer, Task) else answer for answer in answers
+    ]
 
 
 def _renewed(task: Task | None, renewal: Renewal, now: datetime) -> Task | Refused:
@@ -435,62 +427,57 @@ def archive_task(tenant: str, id: str, actor: str) -> Work[Task]:
     return _change(tenant, id, actor, lambda task, now: life.archive(task, now, actor))
 
 
-def _change(tenant: str, id: str, actor: str, rule: Callable[[Task, datetime], Task]) -> Work[Task]:
-    async def work(tx: Tx) -> Task:
-        task = await find_task(tx, tenant, id)
-        changed = rule(task, tx.now)
-        if changed is task:
-            return task
-        related = await Ending.of(tx, [changed], actor)
-        return related.put(tx, [changed])[0]
-
-    return work
+@as_work
+async def _change(tx: Tx, tenant: str, id: str, actor: str, rule: Callable[[Task, datetime], Task]) -> Task:
+    task = await find_task(tx, tenant, id)
+    changed = rule(task, tx.now)
+    if changed is task:
+        return task
+    [written] = await _write_ended(tx, [changed], actor)
+    return written
 
 
-def cancel_listed(tenant: str, ids: Sequence[str], actor: str, reason: str) -> Work[list[Task]]:
+@as_work
+async def cancel_listed(tx: Tx, tenant: str, ids: Sequence[str], actor: str, reason: str) -> list[Task]:
     """Cancel those of the tasks named that are live; the others are passed over."""
-
-    async def work(tx: Tx) -> list[Task]:
-        found = await tx.get_many(Task, ids)
-        live = [t for t in found.values() if t.tenant == tenant and t.as_of(tx.now).is_live]
-        cancelled = [life.cancel(task, tx.now, actor, reason) for task in live if not task.cancel_requested]
-        related = await Ending.of(tx, cancelled, actor)
-        return related.put(tx, cancelled)
-
-    return work
+    found = await tx.get_many(Task, ids)
+    live = [task for task in found.values() if task.tenant == tenant and task.as_of(tx.now).is_live]
+    return await _cancel(tx, live, actor, reason)
 
 
-def cancel_tasks(
-    query: TaskList, limit: int, actor: str, reason: str
-) -> Work[tuple[int, int, Cursor | None]]:
+@as_work
+async def cancel_tasks(
+    tx: Tx, query: TaskList, limit: int, actor: str, reason: str
+) -> tuple[int, int, Cursor | None]:
     """Cancel the live tasks on one page of a listing: (how many, of how many, where the next page begins, if there is
     one)."""
-
-    async def work(tx: Tx) -> tuple[int, int, Cursor | None]:
-        found = await tx.find(query, limit)
-        cancelled = [life.cancel(task, tx.now, actor, reason) for task in found if not task.cancel_requested]
-        related = await Ending.of(tx, cancelled, actor)
-        related.put(tx, cancelled)
-        last = found[-1] if len(found) == limit else None
-        return len(cancelled), len(found), None if last is None else Cursor(last.created_at, last.id)
-
-    return work
+    found = await tx.find(query, limit)
+    cancelled = await _cancel(tx, found, actor, reason)
+    return len(cancelled), len(found), next_page(found, limit)
 
 
-def leave_artifact(held: Task, name: str, facts: Mapping[str, Any]) -> Work[Artifact]:
+async def _cancel(tx: Tx, live: Sequence[Task], actor: str, reason: str) -> list[Task]:
+    asked = [life.cancel(task, tx.now, actor, reason) for task in live if not task.cancel_requested]
+    return await _write_ended(tx, asked, actor)
+
+
+async def _write_ended(tx: Tx, tasks: Sequence[Task], actor: str) -> list[Task]:
+    """Write tasks, with all that follows from those that have ended."""
+    related = await Ending.of(tx, tasks, actor)
+    return related.put(tx, tasks)
+
+
+@as_work
+async def leave_artifact(tx: Tx, held: Task, name: str, facts: Mapping[str, Any]) -> Artifact:
     """Record what the holder of a task leaves under a name. The task is written with it: if another has it by now, or
     it is gone, that is a conflict, so a stale worker leaves nothing."""
-
-    async def work(tx: Tx) -> Artifact:
-        task = await find_task(tx, held.tenant, held.id)
-        old = await tx.get(Artifact, artifact.id_of(task.id, name))
-        most = artifact.MOST_OF_TASK
-        if old is None and await tx.count(ArtifactList(task_ids=(task.id,)), at_most=most) >= most:
-            raise Invalid("name", f"task {task.id} has left {most:,} artifacts", "that is the most")
-        left = artifact.leave(task, held.lease_id or "", old, name, tx.now, **facts)
-        if left is old:
-            return old
-        tx.put(task)
-        return tx.put(left)
-
-    return work
+    task = await find_task(tx, held.tenant, held.id)
+    old = await tx.get(Artifact, artifact.id_of(task.id, name))
+    most = artifact.MOST_OF_TASK
+    if old is None and await tx.count(ArtifactList(task_ids=(task.id,)), at_most=most) >= most:
+        raise Invalid("name", f"task {task.id} has left {most:,} artifacts", "that is the most")
+    left = artifact.leave(task, held.lease_id or "", old, name, tx.now, **facts)
+    if left is old:
+        return old
+    tx.put(task)
+    return tx.put(left)

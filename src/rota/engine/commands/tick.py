@@ -8,7 +8,6 @@ that was the last).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
@@ -34,17 +33,17 @@ from ...stores.base import Tx, Work
 from ...stores.queries import (
     Cursor,
     DueSchedules,
-    LiveTasks,
     LostLeases,
     OutdatedZones,
     RunList,
     ScheduleList,
     UpcomingTasks,
 )
+from ..work import as_work
 from .backfill import NOT_FILLED, Filled, Fillings, Situation
 from .chains import linked_causes
 from .ending import Ending
-from .shared import DEFAULT_LIMITS, LIVE_AT_MOST, audit, room_for_tasks, template_of, templates_of
+from .shared import DEFAULT_LIMITS, audit, live_tasks, next_page, room_for_tasks, template_of, templates_of
 
 __all__ = [
     "Tick",
@@ -64,8 +63,8 @@ SCHEDULER = "scheduler"
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tick did, and when; `stopped` are the schedules that it paused or completed; `is_more_due`: it left some
-    of what is due to the next. If it did nothing: when the next schedule is due (None: nothing is planned), and whether
+    """The outcome of one tick. `stopped` are the schedules that it paused or completed; `is_more_due`: it left some of
+    what is due to the next. If it did nothing: when the next schedule is due (None: nothing is planned), and whether
     some are due already that someone else holds."""
 
     runs: list[Run] = []
@@ -97,11 +96,9 @@ def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
     return work
 
 
-def is_anything_due() -> Work[bool]:
-    async def work(tx: Tx) -> bool:
-        return bool(await tx.find(DueSchedules(at=tx.now), 1))
-
-    return work
+@as_work
+async def is_anything_due(tx: Tx) -> bool:
+    return bool(await tx.find(DueSchedules(at=tx.now), 1))
 
 
 async def _upcoming(tx: Tx, limit: int) -> Tick:
@@ -138,11 +135,7 @@ class _Firing:
 
     @classmethod
     async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
-        judged = tuple(found.id for found in due if schedule.minds_overlap(found))
-        live: dict[str, list[Task]] = defaultdict(list)
-        for other in await tx.find(LiveTasks(schedule_ids=judged), LIVE_AT_MOST) if judged else []:
-            if other.schedule_id is not None and other.as_of(tx.now).is_live:
-                live[other.schedule_id].append(other)
+        live = await live_tasks(tx, [found for found in due if schedule.minds_overlap(found)])
         tenants = await tx.get_many(Tenant, {found.tenant for found in due})
         left = await _TasksLeft.of(tx, tenants.values())
         decisions, likes = left.decided_all(due, tx.now, live, jumped)
@@ -399,60 +392,47 @@ def _run_ids(decision: Decision) -> dict[datetime, str]:
     return {at: run.run_id(decision.schedule, at) for at in times}
 
 
-def refresh_zones(limit: int) -> Work[tuple[int, list[Schedule]]]:
+@as_work
+async def refresh_zones(tx: Tx, limit: int) -> tuple[int, list[Schedule]]:
     """Recompute next times that came from another release of the zone data: (how many were looked at, those that
     moved). What is due already keeps its time; the tick that fires it plans with the new data."""
-
-    async def work(tx: Tx) -> tuple[int, list[Schedule]]:
-        current = recurrence.tzdata_version()
-        outdated = await tx.find(OutdatedZones(zone_data=current), limit)
-        moved = []
-        for old in outdated:
-            due = old.next_run_at is not None and old.next_run_at <= tx.now
-            new = replace(old, zone_data=current) if due else schedule.planned(old, tx.now)
-            if old.excluded_from is not None and old.excluded_from <= tx.now:
-                new = replace(new, excluded_from=old.excluded_from)  # it has no row yet
-            new = backfill.awake(new, tx.now)
-            if new.status is ScheduleStatus.COMPLETED:
-                new = replace(new, updated_at=tx.now)
-            stored = tx.put(new)
-            if new.next_run_at != old.next_run_at:
-                moved.append(stored)
-        return len(outdated), moved
-
-    return work
+    current = recurrence.tzdata_version()
+    outdated = await tx.find(OutdatedZones(zone_data=current), limit)
+    moved = []
+    for old in outdated:
+        due = old.next_run_at is not None and old.next_run_at <= tx.now
+        new = replace(old, zone_data=current) if due else schedule.planned(old, tx.now)
+        if old.excluded_from is not None and old.excluded_from <= tx.now:
+            new = replace(new, excluded_from=old.excluded_from)  # it has no row yet
+        new = backfill.awake(new, tx.now)
+        if new.status is ScheduleStatus.COMPLETED:
+            new = replace(new, updated_at=tx.now)
+        stored = tx.put(new)
+        if new.next_run_at != old.next_run_at:
+            moved.append(stored)
+    return len(outdated), moved
 
 
-def lies_anything_ahead(limit: int) -> Work[bool]:
+@as_work
+async def lies_anything_ahead(tx: Tx, limit: int) -> bool:
     """A quick look, at those that are next: after a step back they are likely to be among what it left behind."""
-
-    async def work(tx: Tx) -> bool:
-        found: list[Schedule | Task] = [*await tx.find(DueSchedules(at=None), limit)]
-        found += await tx.find(UpcomingTasks(after=tx.now), limit)
-        found += await tx.find(LostLeases(at=None), limit)
-        return any(is_from_the_future(record.updated_at, tx.now) for record in found)
-
-    return work
+    found: list[Schedule | Task] = [*await tx.find(DueSchedules(at=None), limit)]
+    found += await tx.find(UpcomingTasks(after=tx.now), limit)
+    found += await tx.find(LostLeases(at=None), limit)
+    return any(is_from_the_future(record.updated_at, tx.now) for record in found)
 
 
-def replan_schedules(after: Cursor | None, limit: int) -> Work[tuple[Cursor | None, list[Schedule]]]:
+@as_work
+async def replan_schedules(tx: Tx, after: Cursor | None, limit: int) -> tuple[Cursor | None, list[Schedule]]:
     """(where the next page begins, the schedules that were planned anew)"""
-
-    async def work(tx: Tx) -> tuple[Cursor | None, list[Schedule]]:
-        page = await tx.find(ScheduleList(tenant=None, status=ScheduleStatus.ACTIVE, after=after), limit)
-        ahead = [found for found in page if is_from_the_future(found.updated_at, tx.now)]
-        rows = [await _skipped_too_soon(tx, found) for found in ahead]
-        planned = [
-            _replan(tx, old, too_soon, spanning)
-            for old, (too_soon, spanning) in zip(ahead, rows, strict=True)
-        ]
-        if any(each is None for each in planned):
-            following = after  # some had more rows than one work takes
-        else:
-            following = Cursor(at=page[-1].created_at, id=page[-1].id) if len(page) == limit else None
-        return following, [each for each in planned if each is not None]
-
-    return work
+    page = await tx.find(ScheduleList(tenant=None, status=ScheduleStatus.ACTIVE, after=after), limit)
+    ahead = [found for found in page if is_from_the_future(found.updated_at, tx.now)]
+    rows = [await _skipped_too_soon(tx, found) for found in ahead]
+    planned = [
+        _replan(tx, old, too_soon, spanning) for old, (too_soon, spanning) in zip(ahead, rows, strict=True)
+    ]
+    is_cut_short = any(each is None for each in planned)  # some had more rows than one work takes
+    return after if is_cut_short else next_page(page, limit), [each for each in planned if each is not None]
 
 
 async def _skipped_too_soon(tx: Tx, of: Schedule) -> tuple[list[Run], list[Run]]:
@@ -478,27 +458,21 @@ def _replan(tx: Tx, old: Schedule, too_soon: list[Run], spanning: list[Run]) -> 
     return new
 
 
-def bring_back_tasks(after: datetime | None, limit: int) -> Work[tuple[datetime | None, list[Task]]]:
+@as_work
+async def bring_back_tasks(tx: Tx, after: datetime | None, limit: int) -> tuple[datetime | None, list[Task]]:
     """(where the next page begins, the tasks that became ready sooner)"""
-
-    async def work(tx: Tx) -> tuple[datetime | None, list[Task]]:
-        begin = tx.now if after is None else after
-        page = await tx.find(UpcomingTasks(after=begin), limit)
-        moved = _bring_back(tx, page)
-        if len(page) < limit:
-            return None, moved
-        return (begin if moved else page[-1].available_at), moved
-
-    return work
+    begin = tx.now if after is None else after
+    page = await tx.find(UpcomingTasks(after=begin), limit)
+    moved = _bring_back(tx, page)
+    if len(page) < limit:
+        return None, moved
+    return (begin if moved else page[-1].available_at), moved
 
 
-def bring_back_leases() -> Work[list[Task]]:
+@as_work
+async def bring_back_leases(tx: Tx) -> list[Task]:
     """A worker that died while the clock was ahead is not waited for any longer than usual."""
-
-    async def work(tx: Tx) -> list[Task]:
-        return _bring_back(tx, await tx.find(LostLeases(at=None), LEASES))
-
-    return work
+    return _bring_back(tx, await tx.find(LostLeases(at=None), LEASES))
 
 
 def _bring_back(tx: Tx, found: list[Task]) -> list[Task]:
