@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from rota.domain.model import Task
 from rota.engine import clock
 from rota.engine.clock import Clock, JumpDetector, LoopClock, SystemClock, aware
 from rota.stores.postgres.clock import DatabaseClock
@@ -139,6 +140,15 @@ class TestAware:
         local_zone(zone)
         assert aware(local) == utc.replace(tzinfo=UTC)
         assert aware(local.replace(tzinfo=ZoneInfo(zone))) == aware(local)
+
+    def test_a_record_reads_a_naive_time_alike(self, local_zone: Callable[[str], None]) -> None:
+        local_zone("America/New_York")
+        no_such_time, before = datetime(2026, 3, 8, 2, 30), datetime(2026, 3, 8, 7, 15, tzinfo=UTC)
+        task = Task(
+            id="t", kind="k", created_at=EPOCH, available_at=EPOCH, updated_at=EPOCH, expires_at=before
+        )
+        assert aware(no_such_time) > before
+        assert task.is_expired_at(no_such_time)
 
 
 class TestWaiting:

@@ -24,6 +24,7 @@ from typing import Any
 
 from uuid_utils import uuid7
 
+from ..domain.model import aware
 from ..stores.base import Clock
 
 __all__ = [
@@ -88,19 +89,6 @@ class JumpDetector:
         jump = (wall - self._wall) - timedelta(seconds=steady - self._steady)
         self._wall, self._steady = wall, steady
         return jump if abs(jump) > self._tolerance else timedelta(0)
-
-
-def aware(value: datetime) -> datetime:
-    """The same instant in UTC. A naive value is the local time of the process.
-
-    `fold` decides what is not unique (PEP 495). By default a local time that exists twice is the first of the
-    two, and one that does not exist is as long after the gap as it claims to be into it (02:30 is 03:30).
-    """
-    if value.utcoffset() is not None:
-        return value.astimezone(UTC)
-    # astimezone() takes the wrong side of a gap, and a float timestamp has no room for microseconds.
-    seconds = value.replace(microsecond=0, tzinfo=None).timestamp()
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=value.microsecond)
 
 
 async def sleep(delay: timedelta) -> None:

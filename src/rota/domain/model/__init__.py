@@ -33,7 +33,7 @@ from .schedule import (
     WorkflowTarget,
 )
 from .serving import NodeState, PausedQueue
-from .shared import Duration, Record, facts_of, is_from_the_future, to_the_second
+from .shared import Duration, Record, aware, facts_of, is_from_the_future, to_the_second
 from .task import (
     FOREVER,
     LIVE,
@@ -98,6 +98,7 @@ __all__ = [
     "TenantStatus",
     "Watch",
     "WorkflowTarget",
+    "aware",
     "facts_of",
     "is_from_the_future",
     "to_the_second",

@@ -1,4 +1,4 @@
-"""What every record is made of."""
+"""The parts that every record is made of."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 class Record(Value, frozen=True, kw_only=True):
-    """What a store keeps: it has an identity, an owner and a count of its writes."""
+    """A thing that a store keeps: it has an identity, an owner and a count of its writes."""
 
     id: str
     tenant: str = "default"
@@ -41,4 +41,15 @@ def to_the_second(at: datetime) -> str:
 
 
 def aware(at: datetime) -> datetime:
-    return at if at.tzinfo is not None else at.astimezone(UTC)
+    """The same instant in UTC. A naive one is the local time of the process.
+
+    `fold` decides what is not unique (PEP 495). By default a local time that exists twice is the first of the
+    two, and one that does not exist is as long after the gap as it claims to be into it (02:30 is 03:30).
+    """
+    if at.tzinfo is UTC:
+        return at
+    if at.utcoffset() is not None:
+        return at.astimezone(UTC)
+    # astimezone() takes the wrong side of a gap, and a float timestamp has no room for microseconds.
+    seconds = at.replace(microsecond=0, tzinfo=None).timestamp()
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=at.microsecond)
