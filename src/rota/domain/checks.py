@@ -4,7 +4,7 @@ the value in its stored form: exact texts and numbers, times in UTC, durations a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
@@ -22,8 +22,10 @@ __all__ = [
     "LONGEST",
     "NAME_PATTERN",
     "NAME_RULE",
+    "changed_fields",
     "check_choice",
     "check_duration",
+    "check_fields",
     "check_flag",
     "check_idempotency_key",
     "check_input",
@@ -256,6 +258,23 @@ def plain(field: str, value: object, *, most: int) -> Any:
 def stored_bytes(value: object) -> bytes:
     """As it is stored, for comparing: to Python, True and 1 are equal. The order of keys makes no difference."""
     return msgspec.json.encode(value, order="deterministic")
+
+
+def changed_fields(record: msgspec.Struct, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values, which are in stored form, that differ from the record's own."""
+    return {
+        name: value
+        for name, value in values.items()
+        if stored_bytes(value) != stored_bytes(getattr(record, name))
+    }
+
+
+def check_fields(what: str, given: Iterable[str], accepted: Iterable[str]) -> None:
+    """Refused, if `what`, such as a schedule, has no field of one of these names."""
+    known = sorted(accepted)
+    for name in given:
+        if name not in known:
+            raise Invalid(name, f"{what} has no such field", f"accepted are {', '.join(known)}")
 
 
 def shown(value: object) -> str:

@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from .checks import check_choice, check_input, check_key, check_kind, check_text, shown, stored_bytes
+from .checks import (
+    changed_fields,
+    check_choice,
+    check_fields,
+    check_input,
+    check_key,
+    check_kind,
+    check_text,
+    shown,
+)
 from .errors import Invalid, Refused
 from .model import Limits, Runtime, Target, Template, TemplateTarget, facts_of
 from .options import Option, TaskOptions, TemplateOptions, check_option, names_of, options_of
@@ -24,9 +33,11 @@ __all__ = [
     "edit",
     "known_target",
     "overlaid",
+    "replaced",
     "submission",
 ]
 
+_OF_RECORD = ("id", "tenant", "version", "created_at", "updated_at", "applied")
 _NEEDED = "a template has an alias, and a kind or a command"
 
 
@@ -40,13 +51,15 @@ def create(id: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, li
 
 def edit(template: Template, changes: Mapping[str, Any], now: datetime, limits: Limits) -> Template:
     """The template with the changes; what is given as it was is no change."""
-    values = _runnable(_checked(changes, limits), limits, template)
-    changed = {
-        name: value
-        for name, value in values.items()
-        if stored_bytes(value) != stored_bytes(getattr(template, name))
-    }
+    changed = changed_fields(template, _runnable(_checked(changes, limits), limits, template))
     return replace(template, **changed, updated_at=now) if changed else template
+
+
+def replaced(template: Template, fields: Mapping[str, Any], now: datetime, limits: Limits) -> Template:
+    """The template with these fields; those that are left out go back to their defaults."""
+    whole = create(template.id, fields, tenant=template.tenant, now=now, limits=limits)
+    wanted = {name: getattr(whole, name) for name in Template.__struct_fields__ if name not in _OF_RECORD}
+    return edit(template, wanted, now, limits)
 
 
 def alias_key(alias: str) -> str:
@@ -99,12 +112,8 @@ def as_facts(template: Template) -> dict[str, Any]:
 
 
 def _checked(fields: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    values = {}
-    for name, value in fields.items():
-        if name not in _FIELDS:
-            raise Invalid(name, "a template has no such field", f"accepted are {', '.join(sorted(_FIELDS))}")
-        values[name] = _FIELDS[name](name, value, limits)
-    return values
+    check_fields("a template", fields, _FIELDS)
+    return {name: _FIELDS[name](name, value, limits) for name, value in fields.items()}
 
 
 def _runnable(values: dict[str, Any], limits: Limits, old: Template | None = None) -> dict[str, Any]:

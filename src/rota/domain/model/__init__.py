@@ -33,7 +33,7 @@ from .schedule import (
     WorkflowTarget,
 )
 from .serving import NodeState, PausedQueue
-from .shared import Duration, Record, aware, facts_of, is_from_the_future, to_the_second
+from .shared import Duration, Record, aware, defaults_of, facts_of, is_from_the_future, to_the_second
 from .task import (
     FOREVER,
     LIVE,
@@ -99,6 +99,7 @@ __all__ = [
     "Watch",
     "WorkflowTarget",
     "aware",
+    "defaults_of",
     "facts_of",
     "is_from_the_future",
     "to_the_second",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import fields
 
 Duration = timedelta | float | str
 """A number is one of seconds; a text is such as 90s, 5m or 1h30m."""
@@ -22,6 +24,18 @@ class Record(Value, frozen=True, kw_only=True):
     id: str
     tenant: str = "default"
     version: int = 0
+
+
+@cache
+def defaults_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The defaults of its fields, by name; None for one that has none."""
+    defaults: dict[str, Any] = {}
+    for each in fields(struct):
+        if each.default_factory is not msgspec.NODEFAULT:
+            defaults[each.name] = each.default_factory()
+        else:
+            defaults[each.name] = None if each.default is msgspec.NODEFAULT else each.default
+    return defaults
 
 
 def facts_of(record: Record, *without: str) -> dict[str, Any]:

@@ -5,13 +5,11 @@ and `template_options` read it back, as Python's calls take it. What `options` d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields as fields_of
 
 from ..checks import check_text, shown
 from ..errors import Invalid
@@ -26,6 +24,7 @@ from ..model import (
     Template,
     TemplateTarget,
     WorkflowTarget,
+    defaults_of,
 )
 from ..options import (
     RetryPolicyOptions,
@@ -44,21 +43,17 @@ from ..schedule.calendars import FIELDS as CALENDAR_FIELDS
 from ..schedule.definition import FIELDS, default_policy
 
 TARGETS = ("task_type", "workflow", "template")
-"""What a schedule runs: one of these."""
+"""The options that say what a schedule runs: it has one of them."""
 OF_STATUS = ("status", "pause_note", "pause_until")
-"""What people switch while things run. A file that leaves it out leaves it as it is."""
+"""The options that people switch while things run. A file that leaves one out leaves it as it is."""
 _FOR_TASK = tuple(name for name in options_of(TaskOptions) if name != "metadata")
 _UNITS = (("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
 
 def of_schedule(schedule: Schedule, aliases: Mapping[str, str]) -> dict[str, Any]:
     """The options that make this schedule. `aliases` has those of the templates, by id."""
-    usual = {**_defaults(Schedule), "missed_run_policy": default_policy(schedule.timing)}
     form = _of_target(schedule.target, aliases) | _of_timing(schedule.timing)
-    for name in FIELDS:
-        value = getattr(schedule, name)
-        if value != usual[name]:
-            form[name] = plain_value(value)
+    form |= _said(schedule, FIELDS, missed_run_policy=default_policy(schedule.timing))
     if schedule.status is ScheduleStatus.COMPLETED:
         form.pop("status")
     return form
@@ -71,22 +66,20 @@ def of_template(template: Template) -> dict[str, Any]:
         form["kind"] = template.kind
     elif isinstance(template.command, msgspec.Struct):
         form[template.runtime.value] = of_command(template.command)
-    usual = _defaults(Template)
     written = ("runtime", "command") if template.runtime is not Runtime.PYTHON else ()
-    for name in sorted(names_of(TemplateOptions)):
-        value = getattr(template, name)
-        if value != usual[name] and name not in written:
-            form[name] = plain_value(value)
-    return form
+    return form | _said(template, sorted(names_of(TemplateOptions) - set(written)))
 
 
 def of_calendar(calendar: Calendar) -> dict[str, Any]:
     """The options that make this calendar, beside its name."""
-    usual = _defaults(Calendar)
+    return _said(calendar, sorted(CALENDAR_FIELDS))
+
+
+def _said(record: msgspec.Struct, names: Iterable[str], **usual: Any) -> dict[str, Any]:
+    """These fields of a record, in plain data; without those that are as usual, by default or as is given here."""
+    defaults = {**defaults_of(type(record)), **usual}
     return {
-        name: plain_value(getattr(calendar, name))
-        for name in sorted(CALENDAR_FIELDS)
-        if getattr(calendar, name) != usual[name]
+        name: plain_value(getattr(record, name)) for name in names if getattr(record, name) != defaults[name]
     }
 
 
@@ -135,11 +128,7 @@ def plain_value(value: Any) -> Any:
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case RetryPolicy():
-            return {
-                name: plain_value(getattr(value, name))
-                for name, usual in _defaults(RetryPolicy).items()
-                if getattr(value, name) != usual
-            }
+            return _said(value, RetryPolicy.__struct_fields__)
         case tuple():
             return [plain_value(each) for each in value]
         case _:
@@ -159,18 +148,6 @@ def duration_text(span: timedelta) -> str | float:
     return "".join(parts) or "0s"
 
 
-@cache
-def _defaults(record: type[msgspec.Struct]) -> dict[str, Any]:
-    return {
-        each.name: each.default_factory()
-        if each.default_factory is not msgspec.NODEFAULT
-        else None
-        if each.default is msgspec.NODEFAULT
-        else each.default
-        for each in fields_of(record)
-    }
-
-
 def _of_target(target: Target, aliases: Mapping[str, str]) -> dict[str, Any]:
     form: dict[str, Any] = {}
     match target:
@@ -182,13 +159,7 @@ def _of_target(target: Target, aliases: Mapping[str, str]) -> dict[str, Any]:
             form["task_type"] = target.kind
     if target.input is not None:
         form["input"] = target.input
-    if not isinstance(target, TemplateTarget):
-        usual = _defaults(type(target))
-        for name in _FOR_TASK:
-            value = getattr(target, name)
-            if value != usual[name]:
-                form[name] = plain_value(value)
-    return form
+    return form if isinstance(target, TemplateTarget) else form | _said(target, _FOR_TASK)
 
 
 def _of_timing(timing: Timing) -> dict[str, Any]:
@@ -204,29 +175,14 @@ def _of_timing(timing: Timing) -> dict[str, Any]:
         case Several(timings):
             return {"timings": [_of_timing(part) for part in timings]}
         case After():
-            return _of_after(timing)
-
-
-def _of_after(timing: After) -> dict[str, Any]:
-    """The schedules, and how and how long before they must have ended."""
-    usual = _defaults(After)
-    form = {"after": list(timing.schedules)}
-    said = {"after_on": "on", "after_delay": "delay"}
-    return form | {
-        name: plain_value(getattr(timing, field))
-        for name, field in said.items()
-        if getattr(timing, field) != usual[field]
-    }
+            said = {f"after_{name}": value for name, value in _said(timing, ("on", "delay")).items()}
+            return {"after": list(timing.schedules)} | said
 
 
 def _of_clock(timing: Cron | RRule) -> dict[str, Any]:
     """The zone, and what is said about days and about daylight saving."""
-    usual, said = _defaults(type(timing)), set(timing.__struct_fields__) & options_of(TimingOptions).keys()
-    return {
-        name: plain_value(getattr(timing, name))
-        for name in sorted(said, reverse=True)
-        if getattr(timing, name) != usual[name]
-    }
+    names = set(timing.__struct_fields__) & options_of(TimingOptions).keys()
+    return _said(timing, sorted(names, reverse=True))
 
 
 def of_command(command: Command | str) -> str | list[str] | dict[str, Any]:

@@ -22,7 +22,6 @@ from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
 from .. import template as templates
@@ -309,8 +308,7 @@ class _Making:
         old = self._by_name.get(name)
         if old is None:
             new = self._calendar(name, options)
-            form = declaration.of_calendar(new)
-            item = _created(name, new, form)
+            item = _created(name, new, declaration.of_calendar(new))
         else:
             item = self._changed_calendar(old, options)
         assert item.new is not None
@@ -368,9 +366,11 @@ class _Making:
             raise Refused("alias_taken", alias=alias, holder=old.alias)
         if old is None:
             id = derived_id("plan", "template", self.stored.tenant, alias, self.at)
-            new = self._template(id, alias, options)
-            form = declaration.of_template(new)
-            item = _created(alias, new, form)
+            fields = {"alias": alias, **declaration.template_options(options)}
+            new = templates.create(
+                id, fields, tenant=self.stored.tenant, now=self.at, limits=self.stored.limits
+            )
+            item = _created(alias, new, declaration.of_template(new))
         else:
             item = self._changed_template(alias, old, options)
         self.templates.append(item)
@@ -380,16 +380,10 @@ class _Making:
         self._by_alias[templates.alias_key(alias)] = self._by_id[known.id] = known
         self._aliases[known.id] = known.alias
 
-    def _template(self, id: str, alias: str, options: Mapping[str, Any]) -> Template:
-        fields = {"alias": alias, **declaration.template_options(options)}
-        return templates.create(id, fields, tenant=self.stored.tenant, now=self.at, limits=self.stored.limits)
-
     def _changed_template(self, alias: str, old: Template, options: Mapping[str, Any]) -> Item[Template]:
         def edited(given: Mapping[str, Any]) -> Template:
-            whole = self._template(old.id, alias, given)
-            fields = {each.name: getattr(whole, each.name) for each in fields_of(whole)}
-            wanted = {name: value for name, value in fields.items() if name not in _OF_RECORD}
-            return templates.edit(old, wanted, self.at, self.stored.limits)
+            fields = {"alias": alias, **declaration.template_options(given)}
+            return templates.replaced(old, fields, self.at, self.stored.limits)
 
         return _merged(alias, old, options, edited, declaration.of_template, force=self.force)
 
@@ -434,8 +428,7 @@ class _Making:
             limits=self.stored.limits,
             calendars=self._calendars(fields),
         )
-        form = declaration.of_schedule(new, self._aliases)
-        return _created(key, new, form)
+        return _created(key, new, declaration.of_schedule(new, self._aliases))
 
     def _calendars(self, fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[Covered, ...]:
         if not any(fields.get(name, getattr(old, name, ())) for name in ("exclude", "only")):
@@ -449,9 +442,6 @@ class _Making:
         name = target.template_id
         found = self._by_id.get(name) or self._by_alias.get(templates.alias_key(name))
         return templates.known_target(found, target, old)
-
-
-_OF_RECORD = frozenset({"id", "tenant", "version", "created_at", "updated_at", "applied"})
 
 
 def _with_status(options: Mapping[str, Any], old: Schedule) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from .. import recurrence
-from ..checks import check_key, check_text, shown
+from ..checks import changed_fields, check_fields, check_key, check_text, shown
 from ..errors import Invalid
 from ..ids import derived_id
 from ..model import Calendar, Schedule, facts_of
@@ -129,7 +129,7 @@ def create(name: str, fields: Mapping[str, Any], *, tenant: str, now: datetime, 
 
 def edit(calendar: Calendar, changes: Mapping[str, Any], now: datetime, actor: str) -> Calendar:
     """The calendar with the changes; what is given as it was is no change."""
-    changed = {name: value for name, value in _checked(changes).items() if value != getattr(calendar, name)}
+    changed = changed_fields(calendar, _checked(changes))
     if not changed:
         return calendar
     return _not_empty(replace(calendar, **changed, updated_at=now, updated_by=actor))
@@ -147,12 +147,8 @@ def _not_empty(calendar: Calendar) -> Calendar:
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    values = {}
-    for name, value in fields.items():
-        if name not in FIELDS:
-            raise Invalid(name, "a calendar has no such field", f"accepted are {', '.join(sorted(FIELDS))}")
-        values[name] = FIELDS[name](name, value)
-    return values
+    check_fields("a calendar", fields, FIELDS)
+    return {name: FIELDS[name](name, value) for name, value in fields.items()}
 
 
 def _listed(field: str, value: object, most: int) -> list[Any]:

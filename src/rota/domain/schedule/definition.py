@@ -14,20 +14,20 @@ from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
 from .. import recurrence
 from ..checks import (
+    changed_fields,
     check_choice,
     check_duration,
+    check_fields,
     check_input,
     check_key,
     check_kind,
     check_text,
     check_time,
     shown,
-    stored_bytes,
 )
 from ..errors import Invalid, Refused
 from ..model import (
@@ -40,6 +40,7 @@ from ..model import (
     TaskTarget,
     TemplateTarget,
     WorkflowTarget,
+    defaults_of,
     facts_of,
 )
 from ..options import ScheduleOptions, TaskOptions, check_option, options_of
@@ -99,15 +100,10 @@ _GIVEN_AS: dict[type[Timing], str] = {
 _T = TypeVar("_T", TaskTarget, WorkflowTarget)
 
 
-def check_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The optional fields of a schedule, by name."""
-    values = {}
-    for name, value in fields.items():
-        if name not in FIELDS:
-            accepted = f"accepted are {', '.join(sorted(FIELDS))}"
-            raise Invalid(name, "a schedule has no such field", accepted)
-        values[name] = check_option(name, FIELDS[name], value)
-    return values
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The optional fields of a schedule, by name, in stored form."""
+    check_fields("a schedule", fields, FIELDS)
+    return {name: check_option(name, FIELDS[name], value) for name, value in fields.items()}
 
 
 def check_target(target: object, limits: Limits) -> Target:
@@ -161,7 +157,7 @@ def check_when(schedule: Schedule, changed: Collection[str], now: datetime, limi
 
 
 def timing_field(timing: Timing) -> str:
-    """What the person who gave this timing calls it."""
+    """The name by which people give such a timing."""
     return _GIVEN_AS[type(timing)]
 
 
@@ -260,14 +256,14 @@ FIELDS = {
     name: option for name, option in options_of(ScheduleOptions).items() if name in Schedule.__struct_fields__
 }
 SCHEDULE_FIELDS = tuple(sorted(FIELDS))
-"""What can be given when a schedule is created, beside its key, its timing and its target."""
+"""The fields that can be given when a schedule is created, beside its key, its timing and its target."""
 DEFAULTS = {
-    each.name: each.default if each.default_factory is msgspec.NODEFAULT else each.default_factory()
-    for each in fields_of(Schedule)
-    if each.name in FIELDS and each.name not in ("status", "pause_note", "pause_until", "missed_run_policy")
+    name: default
+    for name, default in defaults_of(Schedule).items()
+    if name in FIELDS and name not in ("status", "pause_note", "pause_until", "missed_run_policy")
 }
-"""What a field has that is left out where a schedule is said whole. Its status stays, and what it does about missed
-times follows from its timing."""
+"""The values of fields that are left out where a schedule is said whole. Its status stays, and what it does about
+missed times follows from its timing."""
 _WHEN = frozenset(
     {"timing", "start_at", "end_at", "max_runs", "exclude", "only", "excluded_policy", "calendars"}
 )
@@ -288,7 +284,7 @@ def create(
 ) -> Schedule:
     """A checked schedule, its next time computed. `fields` are the optional fields of the record by name; `calendars`
     what those that they name cover."""
-    values = check_fields(fields)
+    values = _checked(fields)
     if values.get("status") is ScheduleStatus.COMPLETED:
         raise Invalid("status", "a new schedule cannot be completed", "accepted are draft, active and paused")
     checked = check_timing(timing)
@@ -435,9 +431,7 @@ def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits) -> dict[str, Any]:
     """The changes in stored form, without those that change nothing."""
-    values = check_fields(
-        {k: v for k, v in changes.items() if k not in ("timing", "target", "key", "calendars")}
-    )
+    values = _checked({k: v for k, v in changes.items() if k not in ("timing", "target", "key", "calendars")})
     if "timing" in changes:
         checked = check_timing(changes["timing"])
         start = values.get("start_at", schedule.start_at)
@@ -450,11 +444,7 @@ def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limi
         values["calendars"] = changes["calendars"]
     if "key" in changes:
         values["key"] = check_key(changes["key"])
-    return {
-        name: value
-        for name, value in values.items()
-        if stored_bytes(value) != stored_bytes(getattr(schedule, name))
-    }
+    return changed_fields(schedule, values)
 
 
 def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, actor: str) -> Schedule:
@@ -492,14 +482,14 @@ def _stopped(
 
 
 def _without_causes(schedule: Schedule) -> Schedule:
-    """What it has heard of the ends of others is forgotten."""
+    """The schedule without what it has heard of the ends of others."""
     if not isinstance(schedule.timing, After):
         return replace(schedule, causes=()) if schedule.causes else schedule
     return replace(schedule, causes=(), next_run_at=None, due_at=None)
 
 
 def _without_line(schedule: Schedule) -> Schedule:
-    """What waits will not start: the command that writes this records it as skipped."""
+    """The schedule without the times that wait: the command that writes this records them as skipped."""
     return replace(schedule, buffered=(), run_count=schedule.run_count - len(schedule.buffered))
 
 
@@ -555,7 +545,7 @@ def _part_anchored(
 
 
 def _unanchored(several: Several) -> list[object]:
-    """What was given, without where it counts from."""
+    """The timings as they were given, without where they count from."""
     return [
         replace(part, anchor=None)
         if isinstance(part, Interval)

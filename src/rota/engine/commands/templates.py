@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec.structs import fields as fields_of
-
 from ...domain import task
 from ...domain import template as rules
 from ...domain.errors import Refused
@@ -19,10 +17,9 @@ from .chains import Chains
 from .gates import put_new
 from .schedules import given_up
 from .serving import check_shell
-from .shared import audit, check_room_for_tasks, find_template, limits_of, put_audited
+from .shared import audit, check_room_for_tasks, check_version, find_template, limits_of, put_audited
 
 LONGEST_ALIAS = 200
-_KEPT = ("id", "tenant", "version", "created_at", "updated_at", "applied")
 
 
 @as_work
@@ -54,14 +51,11 @@ async def edit_template(
     `version`, only if nobody else changed it since."""
     limits = await limits_of(tx, tenant)
     old = await find_template(tx, tenant, id)
-    if version is not None and version != old.version:
-        raise Refused("stale_version", record="template", id=id, found=old.version, expected=version)
-    wanted = changes
+    check_version("template", id, old.version, version)
     if whole:
-        fields = await _with_alias(tx, tenant, old.id, changes)
-        new = rules.create(old.id, fields, tenant=tenant, now=tx.now, limits=limits)
-        wanted = {each.name: getattr(new, each.name) for each in fields_of(new) if each.name not in _KEPT}
-    edited = rules.edit(old, wanted, tx.now, limits)
+        edited = rules.replaced(old, await _with_alias(tx, tenant, old.id, changes), tx.now, limits)
+    else:
+        edited = rules.edit(old, changes, tx.now, limits)
     if edited is old:
         return old
     if edited.command != old.command:
