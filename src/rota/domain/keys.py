@@ -146,8 +146,9 @@ def is_open(session: SignIn, key: ApiKey | None, now: datetime) -> bool:
         return False
     at = now.timestamp()
     is_in_time = session.made - SKEW.total_seconds() <= at < session.made + SESSION.total_seconds()
+    proof = _proof(key, session.id, session.began, session.made)
     is_short = at < session.began + LONGEST_SESSION.total_seconds()
-    return compare_digest(session.proof, _proof_of(session, key)) and is_in_time and is_short
+    return compare_digest(session.proof, proof) and is_in_time and is_short
 
 
 def sign_out(key: ApiKey, session: SignIn, now: datetime) -> ApiKey:
@@ -158,10 +159,6 @@ def sign_out(key: ApiKey, session: SignIn, now: datetime) -> ApiKey:
     if len(kept) >= MOST_SIGNED_OUT:
         return replace(key, signed_out={}, sessions_from=now)
     return replace(key, signed_out={**kept, session.id: now + SESSION + 2 * SKEW})
-
-
-def _proof_of(session: SignIn, key: ApiKey) -> str:
-    return _proof(key, session.id, session.began, session.made)
 
 
 def _proof(key: ApiKey, id: str, began: int, made: int) -> str:

@@ -37,7 +37,7 @@ from .model import (
     TaskStatus,
 )
 from .serving import handlers_of
-from .task import Submission, admit, logged
+from .task import NO_LEASE, Submission, admit, later, logged
 
 __all__ = [
     "MOST_BYTES",
@@ -82,11 +82,11 @@ MOST_UNREAD = 1_000
 MOST_CHILDREN = 1_000
 UNDO = "undo:"
 PATIENCE = timedelta(minutes=10)
-"""What should have happened so long ago does not happen by itself."""
+"""A thing that should have happened so long ago does not happen by itself."""
 
 
 class StepKind(StrEnum):
-    """What a workflow asks for."""
+    """The kinds of things that a workflow asks for."""
 
     STEP = "step"
     CHILD = "child"
@@ -130,7 +130,7 @@ class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
 
 
 class Signal(Record, frozen=True, kw_only=True, tag_field="record", tag="signal.1"):
-    """What was sent to a workflow. Once received, the step has the payload, and this row keeps it from coming twice."""
+    """A message to a workflow. Once received, the step has the payload, and this row keeps it from coming twice."""
 
     task_id: str
     name: str
@@ -153,7 +153,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What the task says that it waits for."""
+        """The name under which the task says that it waits for it."""
         return f"receive:{self.name}" if self.kind is StepKind.RECEIVE else self.key
 
 
@@ -217,9 +217,7 @@ def deadline(task: Task) -> datetime | None:
     that they take."""
     if task.timeout is None or task.started_at is None or task.cancel_requested:
         return None
-    return (
-        min(task.started_at + task.timeout, FOREVER) if task.timeout < FOREVER - task.started_at else FOREVER
-    )
+    return later(task.started_at, task.timeout)
 
 
 def timed_out(task: Task) -> Failure:
@@ -260,7 +258,7 @@ def tried(task: Task, stored: Step | None, result: Tried, number: int, now: date
         updated_at=now,
     )
     if result.failure is not None and result.retry_in is not None:
-        return replace(step, due_at=_later(now, result.retry_in))
+        return replace(step, due_at=later(now, result.retry_in))
     status = StepStatus.COMPLETED if result.failure is None else StepStatus.FAILED
     return replace(step, status=status, number=number, completed_at=now)
 
@@ -274,7 +272,7 @@ def open_wait(task: Task, wait: Wait, now: datetime) -> Step:
     """A wait as it is first recorded."""
     due_at = wait.until
     if wait.delay is not None:
-        due_at = _later(now, wait.delay)
+        due_at = later(now, wait.delay)
     step = _new_step(task, wait.key, wait.kind, now)
     child = child_id(task, wait.key) if wait.kind is StepKind.CHILD else None
     return replace(step, due_at=due_at, name=wait.name, child_id=child, started_at=now)
@@ -367,9 +365,7 @@ def park(
         logs=logged(task, logs),
         retries=0,
         error=None,
-        lease_id=None,
-        lease_expires_at=None,
-        worker_id=None,
+        **NO_LEASE,
     )
 
 
@@ -417,9 +413,7 @@ def restart(task: Task, input: Any, now: datetime) -> Task:
         retries=0,
         error=None,
         live_children=0,
-        lease_id=None,
-        lease_expires_at=None,
-        worker_id=None,
+        **NO_LEASE,
     )
 
 
@@ -521,12 +515,8 @@ def _woken(task: Task, label: str, now: datetime) -> Task:
 
 
 def _place(step: Step) -> tuple[float, datetime]:
-    """What the code has not got yet comes last."""
+    """Its place in the order. An answer that the code has not got yet comes last."""
     return (float("inf") if step.number is None else step.number), step.completed_at or FOREVER
-
-
-def _later(at: datetime, by: timedelta) -> datetime:
-    return at + by if by < FOREVER - at else FOREVER
 
 
 def listed(keys: Sequence[str]) -> str:

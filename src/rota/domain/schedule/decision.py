@@ -88,7 +88,7 @@ FIRES_PER_DECISION = 100
 MOST_BUFFERED = 100
 ROWS_PER_OUTAGE = 100
 NO_DAY_LEFT = "its calendars leave none of its times"
-"""What a reason begins with that lies in the calendars."""
+"""The beginning of a reason that lies in the calendars."""
 LONGEST_GRACE = timedelta(seconds=60)
 """Of a schedule that was given none."""
 _SHORTEST = timedelta(seconds=1)
@@ -115,7 +115,7 @@ class Skip(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a tick does about one schedule: how it is afterwards, what happens to each due time, and the last of them
+    """The outcome of a tick for one schedule: how it is afterwards, what happens to each due time, and the last of them
     (`until`). `buffers` wait from now on; `awaits` are the live tasks that they wait for. `cancels` are those to end:
     by force, or with the consent of their handlers."""
 
@@ -199,12 +199,15 @@ def minds_overlap(schedule: Schedule) -> bool:
     """Whether it matters to `decide` what is live: `catch_up` asks for every run."""
     if schedule.overlap_policy in _BUFFERING or schedule.awaits_ends:
         return True
-    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
-    return schedule.overlap_policy is not OverlapPolicy.ALLOW and not is_catching_up
+    return schedule.overlap_policy is not OverlapPolicy.ALLOW and not _catches_up(schedule)
+
+
+def _catches_up(schedule: Schedule) -> bool:
+    return schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
 
 
 def turned_away(schedule: Schedule, now: datetime) -> Decision:
-    """What is decided while the tenant is suspended: every due time is skipped, and the schedule moves on."""
+    """The decision while the tenant is suspended: every due time is skipped, and the schedule moves on."""
     if schedule.status is ScheduleStatus.PAUSED and schedule.is_due(now):
         return Decision(resumed(schedule, now))
     if schedule.next_run_at is None or not schedule.is_due(now):
@@ -288,7 +291,11 @@ def _awaiting(schedule: Schedule, after: datetime) -> Schedule:
 def ended(schedule: Schedule) -> Schedule:
     """Completed, because its end_at has passed."""
     assert schedule.end_at is not None
-    return _completed(schedule, f"its next time would be after its end_at, {schedule.end_at.isoformat()}")
+    return _completed(schedule, _past_end(schedule.end_at))
+
+
+def _past_end(end_at: datetime) -> str:
+    return f"its next time would be after its end_at, {end_at.isoformat()}"
 
 
 def _first_excluded(schedule: Schedule, after: datetime, nominal: datetime) -> datetime | None:
@@ -493,8 +500,7 @@ def _without_overlap(schedule: Schedule, wanted: tuple[Fire, ...], live: Sequenc
     waiting = tuple(Fire(at, has_waited=True) for at in schedule.buffered)
     if schedule.overlap_policy in _BUFFERING:
         return _lined_up(schedule, waiting, wanted, live)
-    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
-    if live and schedule.overlap_policy is OverlapPolicy.SKIP and not is_catching_up:
+    if live and schedule.overlap_policy is OverlapPolicy.SKIP and not _catches_up(schedule):
         return (), waiting, _overlapping(wanted)
     return wanted, waiting, ()
 
@@ -503,8 +509,7 @@ def _lined_up(
     schedule: Schedule, waiting: tuple[Fire, ...], wanted: tuple[Fire, ...], live: Sequence[Task]
 ) -> _Sorted:
     """One after the other: nothing overtakes what waits, and what waits is never sent away."""
-    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
-    one = schedule.overlap_policy is OverlapPolicy.BUFFER_ONE and not is_catching_up
+    one = schedule.overlap_policy is OverlapPolicy.BUFFER_ONE and not _catches_up(schedule)
     line = (*waiting, *(fire for fire in wanted if fire.scheduled_at not in schedule.buffered))
     fires = () if live else line[:1]
     places = max(1 if one else MOST_BUFFERED, len(waiting) - len(fires))
@@ -517,8 +522,7 @@ def _overlapping(fires: tuple[Fire, ...]) -> tuple[Skip, ...]:
 
 
 def _replaces(schedule: Schedule) -> bool:
-    is_catching_up = schedule.missed_run_policy is MissedRunPolicy.CATCH_UP
-    return schedule.overlap_policy in _REPLACING and not is_catching_up
+    return schedule.overlap_policy in _REPLACING and not _catches_up(schedule)
 
 
 def _within(room: int | None, fires: tuple[Fire, ...], line: tuple[Fire, ...]) -> _Sorted:
@@ -559,5 +563,5 @@ def _why_no_more(schedule: Schedule, after: datetime) -> str:
             else f"{NO_DAY_LEFT}: the time zone of {lost.name}, {lost.timezone}, is not known here"
         )
     if schedule.end_at is not None and recurrence.next_after(schedule.timing, after) is not None:
-        return f"its next time would be after its end_at, {schedule.end_at.isoformat()}"
+        return _past_end(schedule.end_at)
     return "its timing has no further time"

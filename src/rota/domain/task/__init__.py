@@ -5,6 +5,7 @@ change alike, in `update`."""
 from .life import (
     DEFAULT_MAX_RETRIES,
     LOGS_KEPT,
+    NO_LEASE,
     REPLAYABLE,
     Cancelled,
     Completed,
@@ -34,13 +35,14 @@ from .life import (
     terminate,
 )
 from .shortening import HISTORY_KEPT, ShortHistory, is_short_alike, short_history, whole_history
-from .submission import Submission, admit, check_submission, with_gates
+from .submission import Submission, admit, check_submission, later, with_gates
 from .update import Update
 
 __all__ = [
     "DEFAULT_MAX_RETRIES",
     "HISTORY_KEPT",
     "LOGS_KEPT",
+    "NO_LEASE",
     "REPLAYABLE",
     "Cancelled",
     "Completed",
@@ -67,6 +69,7 @@ __all__ = [
     "expire",
     "is_held_under",
     "is_short_alike",
+    "later",
     "logged",
     "lose",
     "may_replay",

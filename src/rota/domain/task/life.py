@@ -43,44 +43,16 @@ from .shortening import appended, last_number
 from .submission import later
 from .update import Update
 
-__all__ = [
-    "LOGS_KEPT",
-    "Cancelled",
-    "Completed",
-    "Defaults",
-    "Failed",
-    "Outcome",
-    "Released",
-    "Rescheduled",
-    "archive",
-    "backoff",
-    "brought_back",
-    "cancel",
-    "check_held",
-    "claim",
-    "claim_all",
-    "claiming",
-    "completes_alone",
-    "completing",
-    "expire",
-    "is_held_under",
-    "logged",
-    "lose",
-    "may_replay",
-    "renew",
-    "replay",
-    "settle",
-    "terminate",
-]
-
 DEFAULT_MAX_RETRIES = 3
 LOGS_KEPT = 200
 REPLAYABLE = (TaskStatus.FAILED, TaskStatus.CANCELLED)
+NO_LEASE: Mapping[str, None] = {"lease_id": None, "lease_expires_at": None, "worker_id": None}
+"""The fields of a task that no worker holds."""
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler was registered with; a task that says otherwise wins. `workflow_version` is None for a handler
-    that is no workflow."""
+    """The values that a handler was registered with; a task that says otherwise wins. `workflow_version` is None for a
+    handler that is no workflow."""
 
     max_retries: int = DEFAULT_MAX_RETRIES
     retry_policy: RetryPolicy = RetryPolicy()
@@ -234,9 +206,7 @@ def completing(outputs: Mapping[str, Any], *, worker_id: str, now: datetime) -> 
             "status": TaskStatus.COMPLETED,
             "updated_at": now,
             "completed_at": now,
-            "lease_id": None,
-            "lease_expires_at": None,
-            "worker_id": None,
+            **NO_LEASE,
         },
         by_id={"output": outputs},
         actor=worker_id,
@@ -275,20 +245,19 @@ def settle(
     progress: Any = None,
     logs: tuple[LogLine, ...] = (),
 ) -> Task:
-    """What becomes of a running task when its handler has ended. A task that was to be cancelled is then; a workflow
-    only when it says that it is, since it may have something to undo, here or on another worker. One that has ended
-    before it heard of the cancel is run again for that."""
+    """The task as it is when its handler has ended. One that was to be cancelled is then; a workflow only when it says
+    that it is, since it may have something to undo, here or on another worker. One that has ended before it heard of
+    the cancel is run again for that."""
     check_held(task, lease_id)
     actor = task.worker_id or "worker"
-    released: dict[str, Any] = {"lease_id": None, "lease_expires_at": None, "worker_id": None}
+    released: dict[str, Any] = dict(NO_LEASE)
     if progress is not None:
         released["progress"] = progress
     if logs:
         released["logs"] = logged(task, logs)
     if task.cancel_requested and task.workflow_version is None:
-        output, why = outcome.output if isinstance(outcome, Completed) else None, task.cancel_reason or ""
-        change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=why)
-        return _ended(task, change, output=output, **released)
+        output = outcome.output if isinstance(outcome, Completed) else None
+        return _cancelled(task, now, actor, task.cancel_reason or "", output=output, **released)
     if task.cancel_requested and isinstance(outcome, Completed):
         outcome = Released()
     match outcome:
@@ -300,10 +269,8 @@ def settle(
         case Rescheduled():
             return _rescheduled(replace(task, **released), outcome, now, actor)
         case Cancelled(failure):
-            change = _change(
-                task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=task.cancel_reason or ""
-            )
-            return _ended(task, change, error=None if failure is None else _stored(failure), **released)
+            error = None if failure is None else _stored(failure)
+            return _cancelled(task, now, actor, task.cancel_reason or "", error=error, **released)
         case Released():
             return _released(replace(task, **released), outcome, now, actor)
 
@@ -332,8 +299,7 @@ def cancel(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
     something to undo."""
     status = task.as_of(now).status
     if status is TaskStatus.PENDING and task.workflow_version is None:
-        change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=reason)
-        return _ended(task, change, cancelled_by=actor, cancel_reason=reason or None)
+        return _cancelled(task, now, actor, reason, cancelled_by=actor, cancel_reason=reason or None)
     if status not in LIVE:
         raise Refused("already_ended", task=task.id, status=status)
     if task.cancel_requested:
@@ -353,17 +319,21 @@ def terminate(task: Task, now: datetime, actor: str, reason: str = "") -> Task:
     status = task.as_of(now).status
     if status not in LIVE:
         raise Refused("already_ended", task=task.id, status=status)
-    change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=reason)
-    return _ended(
+    return _cancelled(
         task,
-        change,
+        now,
+        actor,
+        reason,
         cancelled_by=actor,
         cancel_reason=reason or None,
-        lease_id=None,
-        lease_expires_at=None,
-        worker_id=None,
         waits_for=(),
+        **NO_LEASE,
     )
+
+
+def _cancelled(task: Task, now: datetime, actor: str, reason: str, **fields: Any) -> Task:
+    change = _change(task, now, TaskStatus.CANCELLED, actor, ChangeType.CANCELLED, reason=reason)
+    return _ended(task, change, **fields)
 
 
 def may_replay(task: Task, now: datetime) -> bool:
@@ -472,13 +442,11 @@ def _released(task: Task, outcome: Released, now: datetime, actor: str) -> Task:
     change = _change(task, now, TaskStatus.PENDING, actor, ChangeType.RELEASED, reason=why)
     if outcome.failure is None:
         return _moved(back, change)
-    said_before = any(each.reason == change.reason for each in task.history[-2:])
-    past = task.history[:-1] if said_before else task.history  # without the line of this claim
-    if said_before:
-        return replace(
-            back, status=change.status, updated_at=now, history=past, error=_stored(outcome.failure)
-        )
-    return _moved(back, change, error=_stored(outcome.failure))
+    error = _stored(outcome.failure)
+    was_said = any(each.reason == change.reason for each in task.history[-2:])
+    if was_said:  # neither this line nor that of the claim is kept
+        return replace(back, status=change.status, updated_at=now, history=task.history[:-1], error=error)
+    return _moved(back, change, error=error)
 
 
 def _rescheduled(task: Task, outcome: Rescheduled, now: datetime, actor: str) -> Task:

@@ -10,8 +10,6 @@ import msgspec
 
 from ..model import Change, ChangeType, Task, TaskStatus
 
-__all__ = ["ShortHistory", "appended", "is_short_alike", "last_number", "short_history", "whole_history"]
-
 HISTORY_KEPT = 50
 
 

@@ -1,24 +1,22 @@
-"""What someone asks for, what of it is accepted, and how it becomes a task."""
+"""Submissions: what someone asks for, what of it is accepted, and how it becomes a task."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import asdict, replace
 
 from ..checks import check_input, check_kind, check_metadata
 from ..errors import Invalid
 from ..gate import gates_of
-from ..model import Change, ChangeType, Limits, Task, TaskRequest, TaskStatus
+from ..model import FOREVER, Change, ChangeType, Limits, Task, TaskRequest, TaskStatus
 from ..options import SubmitOptions, options_of
 from ..runtimes import COMMAND_KINDS, Command
 from ..unique import DEFAULT_PARTS
 
-__all__ = ["Submission", "admit", "check_submission", "later", "with_gates"]
-
 
 class Submission(TaskRequest, frozen=True, kw_only=True):
-    """What someone asks for. `ttl` counts from submission; at most one of `ttl` and `expires_at` is given."""
+    """A task that someone asks for. `ttl` counts from submission; at most one of `ttl` and `expires_at` is given."""
 
     schedule_at: datetime | None = None
     expires_at: datetime | None = None
@@ -71,7 +69,7 @@ def check_submission(asked: Submission) -> Checked:
 
 
 def _is_same(value: object, default: object) -> bool:
-    """What was not asked for is in its stored form already; and most submissions ask for next to nothing."""
+    """A default is in its stored form already; and most submissions ask for next to nothing."""
     return type(value) is type(default) and value == default
 
 
@@ -151,4 +149,4 @@ def later(at: datetime, by: timedelta) -> datetime:
     try:
         return at + by
     except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
+        return FOREVER

@@ -13,8 +13,6 @@ from msgspec.structs import replace
 from ..model import Change, Task
 from .shortening import ShortHistory, last_number, whole_history
 
-__all__ = ["Update"]
-
 _facts_of_lines = attrgetter("status", "started_at", "completed_at", "updated_at", "worker_id", "attempt")
 """What the lines of a history are told from."""
 

@@ -23,11 +23,9 @@ from .chains import Told
 from .gates import Gates
 from .shared import LIVE_AT_MOST, audit
 
-__all__ = ["Ending"]
-
 
 class Ending:
-    """What follows from the end of tasks, whatever the reason of it: their runs say how they ended, schedules pause if
+    """All that follows from the end of tasks, whatever its reason: their runs say how they ended, schedules pause if
     they are to, times that wait begin, schedules that come after them are told, a workflow gets the answer of its
     child, the children of a workflow do not outlive it, and the gates of limits let in the next. All of it is read
     before anything is written, and written with the tasks."""
@@ -123,7 +121,7 @@ class Ending:
 
 
 class _Following(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a schedule because tasks of it have ended. `note`: why it is paused, if it is."""
+    """A schedule that changes because tasks of it have ended. `note`: why it is paused, if it is."""
 
     old: Schedule
     note: str

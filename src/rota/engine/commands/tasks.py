@@ -25,25 +25,6 @@ from .ending import Ending
 from .gates import Gates, put_new
 from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of, next_page
 
-__all__ = [
-    "Claim",
-    "Claimed",
-    "Renewal",
-    "Result",
-    "archive_task",
-    "cancel_listed",
-    "cancel_task",
-    "cancel_tasks",
-    "claim_tasks",
-    "expire_task",
-    "leave_artifact",
-    "next_to_claim",
-    "renew_leases",
-    "settle_tasks",
-    "submit_tasks",
-]
-
-
 HELD_AT_MOST = 100_000
 """As many slots as a worker may have."""
 ASKED_AHEAD = 100

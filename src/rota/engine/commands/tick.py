@@ -45,17 +45,6 @@ from .chains import linked_causes
 from .ending import Ending
 from .shared import DEFAULT_LIMITS, audit, live_tasks, next_page, room_for_tasks, template_of, templates_of
 
-__all__ = [
-    "Tick",
-    "bring_back_leases",
-    "bring_back_tasks",
-    "fire_due",
-    "is_anything_due",
-    "lies_anything_ahead",
-    "refresh_zones",
-    "replan_schedules",
-]
-
 ROWS_PER_TICK = 1_000
 ROWS_OF_ONE = 1_000
 LEASES = 10_000

@@ -13,7 +13,6 @@ from ...domain import task as life
 from ...domain import workflow
 from ...domain.checks import check_input
 from ...domain.errors import Refused
-from ...domain.ids import derived_id
 from ...domain.model import (
     Failure,
     LogLine,
@@ -29,7 +28,7 @@ from ..work import as_work
 from .ending import Ending
 from .gates import Gates
 from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of, next_page
-from .tasks import submit_tasks
+from .tasks import submission_id, submit_tasks
 
 EVERY_STEP = 1_000_000
 
@@ -42,7 +41,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the code reported before the task was parked, and whether it knows that it is to be cancelled."""
+    """The last reports of the code before the task is parked, and whether it knows that it is to be cancelled."""
 
     progress: Any = None
     logs: tuple[LogLine, ...] = ()
@@ -50,7 +49,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waited(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of some waits, as of when; and whether the task was parked."""
+    """Some waits as they are by now, as of when; and whether the task was parked."""
 
     task: Task
     steps: list[Step]
@@ -60,7 +59,7 @@ class Waited(msgspec.Struct, frozen=True, kw_only=True):
 
 @as_work
 async def steps_of(tx: Tx, task: Task) -> list[Step]:
-    """What is recorded of the run, in the order in which its code got the answers."""
+    """The steps that are recorded of the run, in the order in which its code got the answers."""
     found = await tx.find(StepList(task_ids=(task.id,)), EVERY_STEP)
     mine = [step for step in found if step.rewinds == task.rewinds]
     return sorted(mine, key=lambda step: (step.number is None, step.number or 0, step.created_at, step.key))
@@ -189,7 +188,7 @@ def start_workflow(
         return _first_of(submit)
 
     async def work(tx: Tx) -> Task:
-        known_id = id if asked.idempotency_key is None else derived_id("key", tenant, asked.idempotency_key)
+        known_id = submission_id(tenant, id, asked)
         known = await tx.get(Task, known_id)
         known_signals = await tx.get_many(Signal, [signal.id for signal in signals])
         limits = await limits_of(tx, tenant)
