@@ -193,7 +193,7 @@ class AlarmRulesBody(Body, json_schema_extra={"examples": [{"alarmLateSeconds": 
     __annotations__ = body_fields(AlarmOptions, RetryPolicyBody)
 
 
-class _ScheduleOptions(Body):
+class _Policies(Body):
     """The options of a schedule. Its timing and its target have bodies of their own."""
 
     __annotations__ = body_fields(
@@ -201,9 +201,6 @@ class _ScheduleOptions(Body):
         RetryPolicyBody,
         leave_out=tuple(options_of(ScheduleOptions).keys() - FIELDS.keys() | {"status", "pause_note"}),
     )
-
-
-class _Policies(_ScheduleOptions):
     enabled: Flag | None = None
     status: Literal["draft", "active", "paused", "inactive", "completed"] | None = None
     max_runs: Annotated[Whole, Field(ge=1, le=1_000_000_000)] | None = (
@@ -348,13 +345,10 @@ class BulkBody(Body, json_schema_extra={"examples": [{"tag": "nightly"}]}):
     note: Text | None = None
 
 
-class _SubmitOptions(Body):
+class _Submission(Body):
     """An execution starts now: `schedule_at` is for schedules."""
 
     __annotations__ = body_fields(SubmitOptions, RetryPolicyBody, leave_out=("schedule_at",))
-
-
-class _Submission(_SubmitOptions):
     input: Json = None
 
     @model_validator(mode="before")
@@ -383,13 +377,10 @@ class WorkflowBody(_Submission, json_schema_extra={"examples": [{"kind": "my-wor
     kind: Kind
 
 
-class _TemplateFields(Body):
-    """What can be said of a template, beside its names."""
+class _Template(Body):
+    """The options of a template, its names, and what it runs."""
 
     __annotations__ = body_fields(TemplateOptions, RetryPolicyBody)
-
-
-class _Template(_TemplateFields):
     alias: Name | None = Field(default=None, description="For people; what it runs, if it is left out.")
     kind: Kind | None = Field(default=None, description="Of python templates: which function.")
     command: Command | None = None

@@ -56,13 +56,10 @@ class RetryPolicyV1(SnakeBody):
     __annotations__ = body_fields(RetryPolicyOptions, SnakeBody)
 
 
-class _TemplateOptions(SnakeBody):
-    """What can be said of a stored task. `command` is the kind here."""
+class _Options(SnakeBody):
+    """The options of a stored task. `command` is the kind here."""
 
     __annotations__ = body_fields(TemplateOptions, RetryPolicyV1, leave_out=("command",))
-
-
-class _Options(_TemplateOptions):
     name: Name = Field(default_factory=str, description="For people; its command, if it is left out.")
     alias: Name = Field(default_factory=str, description="Another word for name.")
     parameters: Parameters = Field(default_factory=dict, description="The function's arguments, by name.")
