@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +19,7 @@ from ...remote import wire
 from ..access import ALL_TENANTS
 from ..problems import Problem, from_error, respond, status_of
 from ..reading import Router, read_json
-from ..service import Acting, TenantName, answer, of
+from ..service import Acting, Service, TenantName, answer, of
 from .plans import check_declared
 from .templates import check_shell_allowed
 
@@ -42,8 +42,7 @@ async def call(request: Request, tenant: TenantName, name: str) -> Response:
     try:
         given = wire.read_arguments(name, body)
         _check_reach(queue, name, given)
-        if name in _CHECKS:
-            await _CHECKS[name](request, queue, given)
+        await _check_served(request, queue, name, given)
     except Refused as refused:
         return _refused(refused)
     if wire.PROGRESS_HEADER in request.headers and wire.reports(name):
@@ -101,7 +100,7 @@ def _check_reach(queue: Acting, name: str, given: Given) -> None:
 
 
 async def _forget(request: Request, found: Any) -> None:
-    """What this process remembers of a key or of tenants, if it may have changed."""
+    """Forget a key or the tenants, if the call may have changed them."""
     match found:
         case ApiKey(id=id) | (ApiKey(id=id), _):
             (await of(request).access()).forget(id)
@@ -109,56 +108,39 @@ async def _forget(request: Request, found: Any) -> None:
             of(request).forget("tenants", ALL_TENANTS)
 
 
-async def _check_submission(request: Request, queue: Acting, given: Given) -> None:
-    of(request).check_known("kind", given["kind"], is_workflow=False)
+async def _check_served(request: Request, queue: Acting, name: str, given: Given) -> None:
+    """Refuse what the routes of this server refuse beside what the queue does."""
+    service = of(request)
+    match name:
+        case "submit":
+            service.check_known("kind", given["kind"], is_workflow=False)
+        case "submit_many":
+            pairs = given["tasks"] if isinstance(given["tasks"], list) else []
+            kinds = {
+                pair[0] for pair in pairs if isinstance(pair, list) and pair and isinstance(pair[0], str)
+            }
+            for kind in kinds:
+                service.check_known("kind", kind, is_workflow=False)
+        case "start_workflow":
+            service.check_known("kind", given["kind"], is_workflow=True)
+        case "create_schedule" | "update_schedule":
+            _check_schedule(service, given)
+        case "create_schedules":
+            for options in given["schedules"].values() if isinstance(given["schedules"], dict) else ():
+                if isinstance(options, dict):
+                    _check_schedule(service, options)
+        case "create_template" | "update_template":
+            runtime = given.get("runtime")
+            if runtime is None and given.get("command") is not None and "template_id" in given:
+                runtime = (await queue.get_template(given["template_id"])).runtime
+            check_shell_allowed(request, runtime, "runtime")
+        case "plan" | "apply":  # of what a file says, never of a file of this machine
+            document = given["source"] = files.check_document(given["source"])
+            check_declared(request, document.get("templates", {}), document.get("schedules", {}))
 
 
-async def _check_submissions(request: Request, queue: Acting, given: Given) -> None:
-    pairs = given["tasks"] if isinstance(given["tasks"], list) else []
-    for kind in {pair[0] for pair in pairs if isinstance(pair, list) and pair and isinstance(pair[0], str)}:
-        of(request).check_known("kind", kind, is_workflow=False)
-
-
-async def _check_start(request: Request, queue: Acting, given: Given) -> None:
-    of(request).check_known("kind", given["kind"], is_workflow=True)
-
-
-async def _check_schedule(request: Request, queue: Acting, given: Given) -> None:
-    target = given.get("target")
-    kind = given.get("task_type") or getattr(target, "kind", None)
+def _check_schedule(service: Service, options: Given) -> None:
+    target = options.get("target")
+    kind = options.get("task_type") or getattr(target, "kind", None)
     if isinstance(kind, str):
-        of(request).check_known("task_type", kind, is_workflow=isinstance(target, WorkflowTarget))
-
-
-async def _check_schedules(request: Request, queue: Acting, given: Given) -> None:
-    for options in given["schedules"].values() if isinstance(given["schedules"], dict) else ():
-        if isinstance(options, dict):
-            await _check_schedule(request, queue, options)
-
-
-async def _check_template(request: Request, queue: Acting, given: Given) -> None:
-    runtime = given.get("runtime")
-    if runtime is None and given.get("command") is not None and "template_id" in given:
-        runtime = (await queue.get_template(given["template_id"])).runtime
-    check_shell_allowed(request, runtime, "runtime")
-
-
-async def _check_source(request: Request, queue: Acting, given: Given) -> None:
-    """It is what a file says, never the name of a file of this machine."""
-    document = given["source"] = files.check_document(given["source"])
-    check_declared(request, document.get("templates", {}), document.get("schedules", {}))
-
-
-_CHECKS: dict[str, Callable[[Request, Acting, Given], Awaitable[None]]] = {
-    "submit": _check_submission,
-    "submit_many": _check_submissions,
-    "start_workflow": _check_start,
-    "create_schedule": _check_schedule,
-    "create_schedules": _check_schedules,
-    "update_schedule": _check_schedule,
-    "create_template": _check_template,
-    "update_template": _check_template,
-    "plan": _check_source,
-    "apply": _check_source,
-}
-"""What this server refuses beside what the queue does, as its routes do."""
+        service.check_known("task_type", kind, is_workflow=isinstance(target, WorkflowTarget))
