@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 
 from ... import __version__
 from ...engine.app import App
@@ -99,7 +99,7 @@ def create_app(
     )
     api.state.rota = service
     problems.install(api)
-    api.add_exception_handler(Replayed, _again)
+    api.exception_handler(Replayed)(replayed)
     for part in PARTS:  # as they are: `include_router` would build every one of them again
         api.router.routes.extend(part.router.routes)
     fast_routes.install(api)
@@ -113,11 +113,6 @@ def create_app(
     api.add_middleware(RequestRecorder, service=service)
     api.add_middleware(Redaction, fields=tuple(redact))
     return api
-
-
-async def _again(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Replayed), "it is registered for those"
-    return replayed(error)
 
 
 def _metrics(given: Metrics | bool, clock: Clock | None) -> Metrics | None:

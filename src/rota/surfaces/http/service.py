@@ -208,7 +208,7 @@ class Service:
             check_key(tenant, "tenant")
         except ValueError:
             raise NotFound("tenant", tenant) from None
-        return Acting(self.queue, tenant, caller)
+        return Acting(self.queue, tenant, caller, request)
 
 
 class Replayed(Exception):
@@ -220,9 +220,9 @@ class Replayed(Exception):
 
 
 class Acting(Queue):
-    """A queue in the name of a caller. With `once`, its next commit leaves a receipt, and finds it if it is there."""
+    """A queue in the name of the caller of a request."""
 
-    def __init__(self, queue: Queue, tenant: str, caller: Caller) -> None:
+    def __init__(self, queue: Queue, tenant: str, caller: Caller, request: Request) -> None:
         super().__init__(
             queue.store,
             tenant=tenant,
@@ -234,15 +234,13 @@ class Acting(Queue):
         self._known_nodes = queue._known_nodes
         self.caller = caller
         self.warnings: list[str] = []
-        self._receipt: tuple[str, str, Callable[[Any], tuple[int, Any]]] | None = None
+        self._request = request
+        self._receipt: tuple[str, Callable[[Any], Any], int] | None = None
 
-    async def once(self, request: Request, key: str | None, answer: Callable[[Any], tuple[int, Any]]) -> None:
-        """The next commit is done once for this Idempotency-Key: it leaves a receipt, or raises `Replayed` if there is
-        one."""
-        if key is None:
-            return
-        body = await request.body()
-        self._receipt = (*receipt_of(self.tenant, key, request.method, request.url.path, body), answer)
+    def once(self, key: str | None, made: Callable[[Any], Any], status: int = 200) -> None:
+        """The next commit is done once for this Idempotency-Key: it leaves a receipt with the answer that is `made` of
+        its result, or raises `Replayed` if there is one."""
+        self._receipt = None if key is None else (key, made, status)
 
     async def nodes(self, *, dead: bool = False) -> list[NodeState]:
         """What nodes of all tenants run is told only to callers who may see all of them."""
@@ -271,13 +269,14 @@ class Acting(Queue):
     async def _commit(self, work: Work[T]) -> T:
         if self._receipt is None:
             return await super()._commit(work)
-        (receipt_id, fingerprint, answer), self._receipt = self._receipt, None
+        (key, made, status), self._receipt = self._receipt, None
+        asked, content = self._request, await self._request.body()
+        receipt_id, fingerprint = receipt_of(self.tenant, key, asked.method, asked.url.path, content)
         done: list[T] = []
 
         def noted(result: T) -> tuple[int, Any]:
             done.append(result)
-            status, body = answer(result)
-            return status, msgspec.to_builtins(body)
+            return status, msgspec.to_builtins(made(result))
 
         kept = once(receipt_id, self.tenant, fingerprint, work, noted)
 
@@ -312,7 +311,7 @@ def place_of(request: Request, id: str) -> dict[str, str]:
     return {"Location": f"{quote(request.url.path.rstrip('/'), safe=_SAFE)}/{id}"}
 
 
-def replayed(error: Replayed) -> Response:
+async def replayed(request: Request, error: Replayed) -> Response:
     return answer(error.body, error.status, {"Idempotency-Replayed": "true"})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Response
 
 from ....domain.model import Calendar
 from ...shapes import Answer, ItemsAnswer, Time, listed, shaped
@@ -42,11 +42,9 @@ class CalendarsAnswer(ItemsAnswer[CalendarAnswer], frozen=True, kw_only=True):
 
 
 @router.post("/calendars", **documented(201, CalendarAnswer))
-async def create(
-    request: Request, queue: Admin, body: schemas.CalendarBody, once: OnceKey = None
-) -> Response:
+async def create(queue: Admin, body: schemas.CalendarBody, once: OnceKey = None) -> Response:
     """Store days and windows under a name, for schedules to exclude or to require."""
-    await queue.once(request, once, lambda made: (201, shaped(CalendarAnswer, made)))
+    queue.once(once, lambda made: shaped(CalendarAnswer, made), 201)
     fields = body.model_dump(exclude_unset=True)
     return _one(await queue.create_calendar(fields.pop("name"), **fields), 201)
 

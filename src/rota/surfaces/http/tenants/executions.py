@@ -74,17 +74,17 @@ async def get(queue: Viewer, id: Id) -> Response:
 
 @router.post("/task-executions/{id}/cancel", **documented(200, answers.ExecutionAnswer, **_TASKS))
 async def cancel(
-    request: Request, queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
+    queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
 ) -> Response:
     """Cancel it: at once if it is pending; if it is running, its handler is asked to stop."""
-    await queue.once(request, once, _answered)
+    queue.once(once, answers.execution)
     return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
 
 
 @router.post("/task-executions/{id}/replay", **documented(200, answers.ExecutionAnswer, **_TASKS))
-async def replay(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
+async def replay(queue: Operator, id: Id, once: OnceKey = None) -> Response:
     """Run a failed or cancelled task again, with fresh retries."""
-    await queue.once(request, once, _answered)
+    queue.once(once, answers.execution)
     return answer(answers.execution(await queue.replay(id)))
 
 
@@ -112,7 +112,7 @@ async def start(
 ) -> Response:
     """Start a workflow now."""
     of(request).check_known("kind", body.kind, is_workflow=True)
-    await queue.once(request, once, lambda started: (201, answers.execution(started[0])))
+    queue.once(once, lambda started: answers.execution(started[0]), 201)
     task = await queue.start_workflow(body.kind, body.input, **_options(body))
     return _created(request, task, queue.warnings)
 
@@ -138,37 +138,30 @@ async def get_workflow(queue: Viewer, id: Id) -> Response:
 
 @router.post("/workflow-executions/{id}/cancel", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
 async def cancel_workflow(
-    request: Request, queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
+    queue: Operator, id: Id, body: schemas.CancelBody | None = None, once: OnceKey = None
 ) -> Response:
     """Cancel it: at once if it is pending; if it is running, it is asked to stop."""
     await _workflow(queue, id)
-    await queue.once(request, once, _answered)
+    queue.once(once, answers.execution)
     return answer(answers.execution(await queue.cancel(id, "" if body is None else body.reason)))
 
 
 @router.post("/workflow-executions/{id}/replay", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
 async def replay_workflow(
-    request: Request,
-    queue: Operator,
-    id: Id,
-    body: schemas.ReplayWorkflowBody | None = None,
-    once: OnceKey = None,
+    queue: Operator, id: Id, body: schemas.ReplayWorkflowBody | None = None, once: OnceKey = None
 ) -> Response:
     """Run a failed or cancelled workflow again: from where it failed, or from a step on."""
     await _workflow(queue, id)
-    await queue.once(request, once, _answered)
-    return answer(
-        answers.execution(await queue.replay(id, from_step=None if body is None else body.from_step))
-    )
+    queue.once(once, answers.execution)
+    from_step = None if body is None else body.from_step
+    return answer(answers.execution(await queue.replay(id, from_step=from_step)))
 
 
 @router.post("/workflow-executions/{id}/signal", **documented(200, answers.ExecutionAnswer, **_WORKFLOWS))
-async def signal(
-    request: Request, queue: Operator, id: Id, body: schemas.SignalBody, once: OnceKey = None
-) -> Response:
+async def signal(queue: Operator, id: Id, body: schemas.SignalBody, once: OnceKey = None) -> Response:
     """Send it a signal. When this answers it is kept until the workflow receives it, once."""
     await _workflow(queue, id)
-    await queue.once(request, once, _answered)
+    queue.once(once, answers.execution)
     return answer(answers.execution(await queue.signal(id, body.name, body.payload)))
 
 
@@ -216,10 +209,6 @@ def _options(body: schemas.ExecutionBody | schemas.WorkflowBody, once: str | Non
     if once is not None and given.setdefault("idempotency_key", once) != once:
         raise Invalid("idempotency_key", "it contradicts the header Idempotency-Key", "give one of them")
     return given
-
-
-def _answered(task: Task) -> tuple[int, Any]:
-    return 200, answers.execution(task)
 
 
 def _created(request: Request, task: Task, warnings: list[str]) -> Response:

@@ -47,7 +47,7 @@ class KeysAnswer(PageAnswer[KeyAnswer], frozen=True, kw_only=True):
 async def create(request: Request, queue: Admin, body: schemas.KeyBody, once: OnceKey = None) -> Response:
     """Create a key of this tenant. `key` is shown this once, and is null if the request is repeated: what is stored
     cannot be turned back into it."""
-    await queue.once(request, once, lambda made: (201, shaped(NewKeyAnswer, made, key=None)))
+    queue.once(once, lambda made: shaped(NewKeyAnswer, made, key=None), 201)
     made, shown = await queue.create_key(body.name, Role(body.role))
     (await of(request).access()).forget(made.id)
     return answer(shaped(NewKeyAnswer, made, key=shown), 201, {"Cache-Control": "no-store"})

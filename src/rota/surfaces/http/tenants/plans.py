@@ -50,7 +50,7 @@ async def apply(request: Request, queue: Admin, body: schemas.ApplyBody, once: O
         )
     known = None if body.at is None or body.token is None else (body.at, body.token)
     document = _document(request, body)
-    await queue.once(request, once, lambda done: (200, plans.answer(done)))
+    queue.once(once, plans.answer)
     return answer(plans.answer(await queue.apply(document, known, prune=body.prune, force=body.force)))
 
 

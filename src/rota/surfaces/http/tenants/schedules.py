@@ -91,7 +91,7 @@ async def create(
 ) -> Response:
     """Create a schedule. It first fires at its first time after now."""
     _check_known(request, body)
-    await queue.once(request, once, lambda created: (201, answers.schedule(created)))
+    queue.once(once, answers.schedule, 201)
     created = await queue.create_schedule(body.name, **_options(body))
     headers = {"ETag": f'"{created.version}"', **place_of(request, created.id)}
     return answer(answers.created_schedule(created, queue.warnings), 201, headers)
@@ -182,35 +182,33 @@ async def delete(
 
 
 @router.post("/schedules/{id}/restore", **documented(200, answers.ScheduleAnswer))
-async def restore(request: Request, queue: Admin, id: Id, once: OnceKey = None) -> Response:
+async def restore(queue: Admin, id: Id, once: OnceKey = None) -> Response:
     """Undo a delete."""
-    await queue.once(request, once, _answered)
+    queue.once(once, answers.schedule)
     return _one(await queue.restore_schedule(id))
 
 
 @router.post("/schedules/{id}/pause", **documented(200, answers.ScheduleAnswer))
 async def pause(
-    request: Request, queue: Operator, id: Id, body: schemas.PauseBody | None = None, once: OnceKey = None
+    queue: Operator, id: Id, body: schemas.PauseBody | None = None, once: OnceKey = None
 ) -> Response:
     """Stop firing until it is resumed, or until a time."""
-    await queue.once(request, once, _answered)
+    queue.once(once, answers.schedule)
     asked = schemas.PauseBody() if body is None else body
     return _one(await queue.pause_schedule(id, asked.note, until=asked.until))
 
 
 @router.post("/schedules/{id}/resume", **documented(200, answers.ScheduleAnswer))
-async def resume(request: Request, queue: Operator, id: Id, once: OnceKey = None) -> Response:
+async def resume(queue: Operator, id: Id, once: OnceKey = None) -> Response:
     """Fire again, from the first time after now."""
-    await queue.once(request, once, _answered)
+    queue.once(once, answers.schedule)
     return _one(await queue.resume_schedule(id))
 
 
 @router.post("/schedules/{id}/backfill", **documented(200, BackfillAnswer))
-async def backfill(
-    request: Request, queue: Operator, id: Id, body: schemas.BackfillBody, once: OnceKey = None
-) -> Response:
+async def backfill(queue: Operator, id: Id, body: schemas.BackfillBody, once: OnceKey = None) -> Response:
     """Run the times of the past that have not run."""
-    await queue.once(request, once, lambda made: (200, shaped(BackfillAnswer, made)))
+    queue.once(once, lambda made: shaped(BackfillAnswer, made))
     made = await queue.backfill(
         id,
         body.start,
@@ -230,10 +228,10 @@ async def cancel_backfill(queue: Operator, id: Id) -> Response:
 
 @router.post("/schedules/{id}/trigger", **documented(201, answers.ExecutionAnswer))
 async def trigger(
-    request: Request, queue: Operator, id: Id, body: schemas.TriggerBody | None = None, once: OnceKey = None
+    queue: Operator, id: Id, body: schemas.TriggerBody | None = None, once: OnceKey = None
 ) -> Response:
     """Run it now, beside its times. The answer is the execution that this starts."""
-    await queue.once(request, once, lambda started: (201, answers.execution(started[1])))
+    queue.once(once, lambda started: answers.execution(started[1]), 201)
     given = body is not None and "input" in body.model_fields_set
     task = await queue.trigger_schedule(id, body.input if body is not None and given else UNSET)
     return answer(answers.execution(task), 201)
@@ -276,10 +274,6 @@ async def why(queue: Viewer, id: Id, at: Annotated[Time, Query()]) -> Response:
 async def history(queue: Viewer, id: Id) -> Response:
     """Who changed what, and when, oldest first."""
     return answer(listed(answers.ChangesAnswer, await queue.schedule_history(id)))
-
-
-def _answered(schedule: Schedule) -> tuple[int, Any]:
-    return 200, answers.schedule(schedule)
 
 
 def _one(schedule: Schedule) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Response
 
 from ....domain.gate import of_queue
 from ....domain.model import Limit, NodeState
@@ -125,19 +125,19 @@ async def list_queues(queue: Viewer) -> Response:
 
 @router.post("/queues/{name}/pause", **documented(200, PausedQueueAnswer))
 async def pause(
-    request: Request, queue: Operator, name: Name, body: schemas.PauseBody | None = None, once: OnceKey = None
+    queue: Operator, name: Name, body: schemas.PauseBody | None = None, once: OnceKey = None
 ) -> Response:
     """Let no worker take tasks of this queue until it is resumed. What runs goes on, and tasks can be submitted. `GET
     …/queues` says how many still run."""
-    await queue.once(request, once, lambda paused: (200, shaped(PausedQueueAnswer, paused)))
+    queue.once(once, lambda paused: shaped(PausedQueueAnswer, paused))
     paused = await queue.pause_queue(name, (body and body.note) or "")
     return answer(shaped(PausedQueueAnswer, paused))
 
 
 @router.post("/queues/{name}/resume", **documented(200, ResumedQueueAnswer))
-async def resume(request: Request, queue: Operator, name: Name, once: OnceKey = None) -> Response:
+async def resume(queue: Operator, name: Name, once: OnceKey = None) -> Response:
     """Let workers take tasks of this queue again."""
-    await queue.once(request, once, lambda was_paused: (200, resumed_queue(name, was_paused)))
+    queue.once(once, lambda was_paused: resumed_queue(name, was_paused))
     return answer(resumed_queue(name, await queue.resume_queue(name)))
 
 

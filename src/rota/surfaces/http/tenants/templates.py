@@ -63,7 +63,7 @@ async def create(
 ) -> Response:
     """Store what to run: a kind of task, a shell command where that is allowed, or an HTTP request."""
     check_shell_allowed(request, body.runtime, "runtime")
-    await queue.once(request, once, lambda made: (201, template(made)))
+    queue.once(once, template, 201)
     fields = _fields(body)
     made = await queue.create_template(fields.pop("alias", None), fields.pop("kind", None), **fields)
     return _one(made, 201, place_of(request, made.id))
@@ -102,14 +102,10 @@ async def delete(queue: Admin, id: Id) -> Response:
 
 @router.post("/templates/{id}/execute", **documented(201, answers.ExecutionAnswer))
 async def execute(
-    request: Request,
-    queue: Operator,
-    id: Id,
-    body: schemas.ExecuteTemplateBody | None = None,
-    once: OnceKey = None,
+    queue: Operator, id: Id, body: schemas.ExecuteTemplateBody | None = None, once: OnceKey = None
 ) -> Response:
     """Run it now, with this input laid over its parameters."""
-    await queue.once(request, once, lambda task: (201, answers.execution(task)))
+    queue.once(once, answers.execution, 201)
     task = await queue.execute_template(id, None if body is None else body.input)
     return answer(answers.execution(task), 201)
 

@@ -57,7 +57,7 @@ async def create(
     """Store a task. `python` ones run registered functions, and nothing else; `shell` ones are accepted where shell
     commands are allowed."""
     _check_runs(request, body, Runtime(body.task_type))
-    await queue.once(request, once, lambda made: (201, answers.template(made)))
+    queue.once(once, answers.template, 201)
     fields = _fields(body, Runtime(body.task_type))
     made = await queue.create_template(fields.pop("alias", None), fields.pop("kind", None), **fields)
     return _one(made, 201, {"Location": f"{request.url.path}/{made.id}"})
@@ -117,7 +117,7 @@ async def execute(
     once: OnceKey = None,
 ) -> Response:
     """Run it now, or not before `schedule_at`. The answer names the job."""
-    await queue.once(request, once, lambda task: (202, answers.started(task)))
+    queue.once(once, answers.started, 202)
     if body is None or body.schedule_at is None:
         task = await queue.execute_template(id, None if body is None else body.parameters)
     else:
@@ -131,7 +131,7 @@ async def schedule(
 ) -> Response:
     """Run the task at a time, at an interval, or by a cron line. A run that was missed is made up for once; runs may
     overlap."""
-    await queue.once(request, once, lambda made: (201, answers.schedule(made)))
+    queue.once(once, answers.schedule, 201)
     made = await _schedule_template(queue, id, body)
     place = f"{_root(request)}/tasks/{id}/$schedules/{made.id}"
     return answer(answers.schedule(made), 201, {"Location": place})
