@@ -19,9 +19,9 @@ from .access import Identify
 from .events import live
 from .server.middleware import MOST_BODY, Guard, Head, Redaction, RequestRecorder
 from .service import Replayed, Service, replayed
-from .tenants import alarms as tenant_alarms
-from .tenants import artifacts as tenant_artifacts
 from .tenants import (
+    alarms,
+    artifacts,
     calendars,
     calls,
     executions,
@@ -33,7 +33,7 @@ from .tenants import (
     serving,
     templates,
 )
-from .v1 import artifacts, jobs, tasks
+from .v1 import jobs, tasks
 
 if TYPE_CHECKING:
     from ...engine.observe.metrics import Metrics
@@ -47,9 +47,9 @@ Every error is an RFC 9457 problem document with a stable `code`. Fields are acc
 fields that are not known are refused. Times without a zone are UTC."""
 
 PARTS = (
-    *(schedules, plans, forecasts, executions, templates, calendars, tenant_artifacts, serving),
-    *(tenant_alarms, keys, calls, live, operations),
-    *(tasks, jobs, artifacts),
+    *(schedules, plans, forecasts, executions, templates, calendars, artifacts, serving),
+    *(alarms, keys, calls, live, operations),
+    *(tasks, jobs),
 )
 """The modules that have routes, in the order of the document."""
 

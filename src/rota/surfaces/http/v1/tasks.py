@@ -27,7 +27,9 @@ from ....domain.options import TemplateOptions
 from ....domain.recurrence import Cron, Interval, Once, Timing
 from ....engine import commands
 from ....engine.commands.shared import find_template
+from ....engine.work import as_work
 from ....stores.base import Tx
+from ...python.client import all_pages
 from ..fields import given_options
 from ..openapi import documented
 from ..problems import Problem
@@ -67,9 +69,9 @@ async def create(
 async def list_all(queue: OwnViewer, number: Number = 1, size: Size = 20) -> Response:
     """The stored tasks, newest first."""
     check_reach(number, size)
-    found = await queue.store.read(template_page(queue.tenant, number, size))
-    items = map(answers.template, found.items)
-    return answer(answers.page(answers.TemplatesAnswer, items, found.total, number, size))
+    found, total = await queue.store.read(template_page(queue.tenant, number, size))
+    items = map(answers.template, found)
+    return answer(answers.page(answers.TemplatesAnswer, items, total, number, size))
 
 
 @router.get("/tasks/{id}", **documented(200, answers.TemplateAnswer, **_TASKS))
@@ -121,7 +123,7 @@ async def execute(
     if body is None or body.schedule_at is None:
         task = await queue.execute_template(id, None if body is None else body.parameters)
     else:
-        task = await _execute_later(queue, id, body.parameters, body.schedule_at)
+        task = await queue._commit(_execute_later(queue, queue._new_id(), id, body))
     return answer(answers.started(task), 202, {"Location": f"{_root(request)}/jobs/{task.id}"})
 
 
@@ -132,7 +134,7 @@ async def schedule(
     """Run the task at a time, at an interval, or by a cron line. A run that was missed is made up for once; runs may
     overlap."""
     queue.once(once, answers.schedule, 201)
-    made = await _schedule_template(queue, id, body)
+    made = await queue._commit(_schedule_template(queue, queue._new_id(), id, _timing(body), body))
     place = f"{_root(request)}/tasks/{id}/$schedules/{made.id}"
     return answer(answers.schedule(made), 201, {"Location": place})
 
@@ -143,14 +145,8 @@ async def schedule(
 async def schedules(queue: OwnViewer, id: Id) -> Response:
     """All schedules of the task, newest first."""
     template = await queue.get_template(id)
-    found: list[Schedule] = []
-    cursor: str | None = None
-    while True:
-        page = await queue.list_schedules(template_id=template.id, limit=AT_ONCE, cursor=cursor)
-        found += page
-        cursor = page.next_cursor
-        if cursor is None:
-            return answer([answers.schedule(each) for each in found])
+    pages = all_pages(queue.list_schedules, template_id=template.id, limit=AT_ONCE)
+    return answer([answers.schedule(each) async for page in pages for each in page])
 
 
 @router.get(
@@ -244,42 +240,35 @@ def _root(request: Request) -> str:
     return request.url.path.partition("/tasks/")[0]
 
 
+@as_work
 async def _schedule_template(
-    queue: Acting, template_id: str, body: schemas.OnceV1 | schemas.IntervalV1 | schemas.CronV1
+    tx: Tx,
+    queue: Acting,
+    id: str,
+    template_id: str,
+    timing: Timing,
+    body: schemas.OnceV1 | schemas.IntervalV1 | schemas.CronV1,
 ) -> Schedule:
     """Its name is made here: what is run, how, and what tells it from others."""
-    id = queue._new_id()
-    timing = _timing(body)
-    status = ScheduleStatus.ACTIVE if body.enabled else ScheduleStatus.PAUSED
+    template = await find_template(tx, queue.tenant, template_id)
+    if isinstance(timing, Once):
+        _check_future(timing.run_at, tx.now)
+    key = f"{template.alias[:LONGEST_NAME].strip()}-{body.schedule_type}-{id[-12:]}"
+    target = TemplateTarget(template_id=template.id, input=body.parameters or None)
     fields = {
-        "status": status,
+        "status": ScheduleStatus.ACTIVE if body.enabled else ScheduleStatus.PAUSED,
         "missed_run_policy": MissedRunPolicy.EXECUTE_ONCE,
         "overlap_policy": OverlapPolicy.ALLOW,
     }
-
-    async def work(tx: Tx) -> Schedule:
-        template = await find_template(tx, queue.tenant, template_id)
-        if isinstance(timing, Once):
-            _check_future(timing.run_at, tx.now)
-        key = f"{template.alias[:LONGEST_NAME].strip()}-{body.schedule_type}-{id[-12:]}"
-        target = TemplateTarget(template_id=template.id, input=body.parameters or None)
-        return await commands.create_schedule(id, queue.tenant, key, timing, target, fields, queue.actor)(tx)
-
-    return await queue._commit(work)
+    return await commands.create_schedule(id, queue.tenant, key, timing, target, fields, queue.actor)(tx)
 
 
-async def _execute_later(
-    queue: Acting, template_id: str, parameters: dict[str, Any], schedule_at: datetime
-) -> Task:
-    id = queue._new_id()
-
-    async def work(tx: Tx) -> Task:
-        template = await find_template(tx, queue.tenant, template_id)
-        rules.check_runs(template)
-        asked = structs.replace(rules.submission(template, parameters), schedule_at=schedule_at)
-        return (await commands.submit_tasks([(id, asked)], queue.tenant, queue.actor)(tx))[0]
-
-    return await queue._commit(work)
+@as_work
+async def _execute_later(tx: Tx, queue: Acting, id: str, template_id: str, body: schemas.ExecuteBody) -> Task:
+    template = await find_template(tx, queue.tenant, template_id)
+    rules.check_runs(template)
+    asked = structs.replace(rules.submission(template, body.parameters), schedule_at=body.schedule_at)
+    return (await commands.submit_tasks([(id, asked)], queue.tenant, queue.actor)(tx))[0]
 
 
 async def _timing_of(queue: Acting, old: Schedule, body: schemas.TaskSchedulePatch) -> dict[str, Any]:
