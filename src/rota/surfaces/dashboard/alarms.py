@@ -8,7 +8,6 @@ from fastapi import Response
 
 from ...domain.model import AlarmRules
 from ..durations import long_text
-from ..http.access import ALL_TENANTS
 from .visit import Visit
 
 __all__ = ["RULES", "show"]
@@ -35,7 +34,7 @@ async def show(visit: Visit) -> Response:
     over = visit.asked("over") is not None
     schedule = visit.asked("schedule")
     page = await visit.queue.alarms(schedule=schedule, over=over, limit=LIMIT, cursor=visit.asked("cursor"))
-    sees_fleet = visit.queue.caller.tenant == ALL_TENANTS and schedule is None
+    sees_fleet = visit.queue.caller.is_of_all_tenants and schedule is None
     return visit.show(
         "alarms.html",
         page=page,

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 
 from ...domain.errors import NotFound
 from ...domain.model import Role, Schedule
-from ..http.access import ALL_TENANTS, COOKIE, LOCAL, came_from_here
+from ..http.access import COOKIE, LOCAL, came_from_here
 from ..http.fields import SLASH
 from ..http.problems import Problem
 from ..http.service import Acting, Service, of
@@ -114,20 +114,10 @@ class Visit:
     def is_admin(self) -> bool:
         return self.queue.caller.role is Role.ADMIN
 
-    @property
-    def is_of_all_tenants(self) -> bool:
-        return self.queue.caller.tenant == ALL_TENANTS
-
     def need_all_tenants(self) -> None:
         """For pages that reach beyond one tenant: for others they are not there."""
-        if not self.is_of_all_tenants:
+        if not self.queue.caller.is_of_all_tenants:
             raise NotFound("page", "tenants")
-
-    def need_admin(self) -> None:
-        """For pages that need a higher role for some of what they do."""
-        if not self.is_admin:
-            sentence = f"this needs the role {Role.ADMIN}; the key has the role {self.queue.caller.role}"
-            raise Problem(403, "role_needed", sentence)
 
     def events(self, **about: str) -> str:
         """Where the browser hears of changes: of all, or of one task or schedule."""

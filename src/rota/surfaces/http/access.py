@@ -90,6 +90,21 @@ class Caller(NamedTuple):
     actor: str
     key_id: str | None = None
 
+    @property
+    def is_of_all_tenants(self) -> bool:
+        return self.tenant == ALL_TENANTS
+
+    def check_role(self, role: Role, what: str = "this") -> None:
+        if _RANK[self.role] < _RANK[role]:
+            sentence = f"{what} needs the role {role}; the key has the role {self.role}"
+            raise Problem(403, "role_needed", sentence)
+
+    def check_all_tenants(self, what: str, otherwise: str = "") -> None:
+        """Refuse what is about all tenants to those who may act in one. `otherwise`: what else they could do."""
+        if not self.is_of_all_tenants:
+            sentence = f"{what} about all tenants; use a key made with --tenant '*'{otherwise}"
+            raise Problem(403, "role_needed", sentence)
+
 
 Identify = Callable[[Request], Awaitable[Caller | None]]
 
@@ -140,9 +155,7 @@ class Access:
         caller = await self.caller(request)
         if tenant is not None and caller.tenant not in (ALL_TENANTS, tenant):
             raise NotFound("tenant", tenant)
-        if _RANK[caller.role] < _RANK[role]:
-            sentence = f"this needs the role {role}; the key has the role {caller.role}"
-            raise Problem(403, "role_needed", sentence)
+        caller.check_role(role)
         return caller
 
     async def has_keys(self, patience: timedelta | None = None) -> bool:

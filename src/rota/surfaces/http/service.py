@@ -28,7 +28,7 @@ from ...stores.base import Store, Tx, Work
 from .. import redaction
 from ..python.client import Queue
 from ..stores import open_store
-from .access import ALL_TENANTS, Access, Caller, Identify
+from .access import Access, Caller, Identify
 from .problems import Problem
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Service:
         caller = await (await self.access()).allow(request, tenant, role)
         assert self.queue is not None
         if tenant is None:
-            tenant = DEFAULT_TENANT if caller.tenant == ALL_TENANTS else caller.tenant
+            tenant = DEFAULT_TENANT if caller.is_of_all_tenants else caller.tenant
         try:
             check_key(tenant, "tenant")
         except ValueError:
@@ -245,7 +245,7 @@ class Acting(Queue):
     async def nodes(self, *, dead: bool = False) -> list[NodeState]:
         """What nodes of all tenants run is told only to callers who may see all of them."""
         found = await super().nodes(dead=dead)
-        return found if self.caller.tenant == ALL_TENANTS else as_told_to(self.tenant, found)
+        return found if self.caller.is_of_all_tenants else as_told_to(self.tenant, found)
 
     async def revoke_key(self, key_id: str, *, every_tenant: bool = False) -> ApiKey:
         """Any but the one that asks, whichever way it is named."""

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import Response
 
 from ....domain.errors import Invalid, Refused
-from ....domain.model import Schedule, ScheduleStatus
+from ....domain.model import Role, Schedule, ScheduleStatus
 from ....engine.queries.overview import AT_MOST, LATE, Overview
 from ....stores.queries import NEVER
 from ... import files
@@ -169,7 +169,7 @@ async def act(visit: Visit) -> Response:
             "action", f"{action!r:.60} is not known", f"accepted are {', '.join(ACTIONS)} and export"
         )
     if action == "delete":
-        visit.need_admin()
+        visit.queue.caller.check_role(Role.ADMIN)
     if not keys:
         return visit.go(visit.url("schedules", said="none"))
     if action == "export":

@@ -17,7 +17,7 @@ from ....domain.model import ApiKey, Tenant, WorkflowTarget
 from ... import files
 from ...remote import wire
 from ..access import ALL_TENANTS
-from ..problems import Problem, from_error, respond, status_of
+from ..problems import from_error, respond, status_of
 from ..reading import Router, read_json
 from ..service import Acting, Service, TenantName, answer, of
 from .plans import check_declared
@@ -91,12 +91,10 @@ def _refused(refused: Refused) -> Response:
 
 def _check_reach(queue: Acting, name: str, given: Given) -> None:
     """Refuse what is about all tenants to a key that is good for one."""
-    names_all = given.get("every_tenant") or given.get("fleet")
-    if queue.caller.tenant != ALL_TENANTS and (names_all or name in wire.ABOUT_ALL_TENANTS):
-        advice = f", or name yours: --tenant {queue.tenant}" if given.get("every_tenant") else ""
-        raise Problem(
-            403, "role_needed", f"this is about all tenants; use a key made with --tenant '*'{advice}"
-        )
+    if given.get("every_tenant"):
+        queue.caller.check_all_tenants("this is", f", or name yours: --tenant {queue.tenant}")
+    if given.get("fleet") or name in wire.ABOUT_ALL_TENANTS:
+        queue.caller.check_all_tenants("this is")
 
 
 async def _forget(request: Request, found: Any) -> None:

@@ -170,7 +170,7 @@ async def change_schedule(
     found = await _under(queue, id, schedule_id)
     timing = await _timing_of(queue, found, body)
     if timing:
-        _check_admin(queue, "another time")
+        queue.caller.check_role(Role.ADMIN, "another time")
         if body.enabled is not None:
             timing["status"] = "active" if body.enabled else "paused"
         found = await queue.update_schedule(found.id, **timing)
@@ -193,12 +193,6 @@ async def _under(queue: Acting, id: str, schedule_id: str) -> Schedule:
     if not isinstance(found.target, TemplateTarget) or found.target.template_id != template.id:
         raise NotFound("schedule", schedule_id)
     return found
-
-
-def _check_admin(queue: Acting, what: str) -> None:
-    if queue.caller.role is not Role.ADMIN:
-        sentence = f"{what} needs the role {Role.ADMIN}; the key has the role {queue.caller.role}"
-        raise Problem(403, "role_needed", sentence)
 
 
 def _check_runs(
