@@ -27,7 +27,7 @@ RULES = {
     "not_expired": "not expired",
     "waiting_tasks": "tasks wait",
 }
-"""What each rule says, in a word or two."""
+"""Each rule in a word or two."""
 
 
 async def show(visit: Visit) -> Response:

@@ -1,4 +1,4 @@
-"""What people type into forms: times, durations and JSON; and times on the clock of a zone."""
+"""Times, durations and JSON as people type them into forms; and times on the clock of a zone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def span_text(span: timedelta) -> str:
 
 
 def json_of(text: str | None, field: str = "input") -> Any:
-    """What was typed as JSON; None, if nothing was."""
+    """The value that was typed as JSON; None, if nothing was."""
     try:
         return None if text is None else json.loads(text)
     except ValueError as problem:

@@ -46,7 +46,7 @@ class DayChart(NamedTuple):
 
 
 def _charts(hours: Sequence[Hour]) -> list[DayChart]:
-    """What the last day brought: nothing, if it brought nothing."""
+    """The charts of the last day; none, if it brought no task."""
     created = sum(hour.created for hour in hours)
     if not created:
         return []
@@ -87,7 +87,7 @@ def _chart(
 
 
 class Seen(NamedTuple):
-    """What the page shows, and how long the store took to tell it."""
+    """The store's part of the page, and how long the store took to tell it."""
 
     found: Overview
     alarms: Page[Alarm]

@@ -17,7 +17,7 @@ __all__ = ["needed", "rotate", "show", "sign_in", "sign_out"]
 
 
 async def needed(request: Request, problem: Problem) -> Response:
-    """What a page answers to someone who is not signed in.
+    """The answer of a page to someone who is not signed in.
 
     A link on another site brings no cookie along, because it is a strict one. So the page is asked for once more, from
     here, before anyone is sent to sign in."""

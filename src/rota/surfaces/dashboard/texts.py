@@ -163,7 +163,7 @@ def pretty(value: Any) -> str:
 
 
 def field(name: str) -> str:
-    """What a field of a schedule is called by people: `target.max_retries` is its max retries."""
+    """The name of a schedule's field for people: `target.max_retries` is its max retries."""
     part, _, rest = name.partition(".")
     return (part if rest in ("", "type") else rest).replace("_", " ")
 
@@ -218,7 +218,7 @@ _DEEDS = {
 
 
 def deed(action: str) -> str:
-    """What was done, before what it was done to."""
+    """The verb for an action, before the thing that it was done to."""
     return _DEEDS.get(action, action)
 
 
@@ -237,7 +237,7 @@ def person(actor: str | None) -> str:
 
 
 def owner_of(schedule: Schedule) -> str:
-    """Whose it is: who its metadata says, or else who made it."""
+    """The owner that its metadata names, or else the one who made it."""
     named = schedule.metadata.get("owner")
     return named if isinstance(named, str) and named else person(schedule.created_by)
 

@@ -55,7 +55,7 @@ def render(
 
 
 class FormField(NamedTuple):
-    """What a question before a deed may ask for. The type `json` is a text of several lines, `select` one of `options`
+    """A field of the question before an action. The type `json` is a text of several lines, `select` one of `options`
     (value and words), `moment` a day and a time of day; `choices` are only suggested."""
 
     name: str
@@ -67,7 +67,7 @@ class FormField(NamedTuple):
 
 
 class Visit:
-    """What a page is given."""
+    """One request for a page. Every page is given it."""
 
     def __init__(self, request: Request, queue: Acting, form: Sequence[tuple[str, str]]) -> None:
         self.request = request
@@ -90,7 +90,7 @@ class Visit:
 
     @property
     def service(self) -> Service:
-        """What all requests share, answers too."""
+        """The service, which all requests share, and with it the answers that are kept for all."""
         return of(self.request)
 
     @property
@@ -129,7 +129,7 @@ class Visit:
         return _whole(self.request.path_params[name])
 
     def action(self, *accepted: str) -> str:
-        """What is to be done, as the address has it. For others there is no page."""
+        """The action that the address names. For others there is no page."""
         action = self.part("action")
         if action not in accepted:
             raise NotFound("page", action)

@@ -83,7 +83,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="rota"'}
 
 
 class Caller(NamedTuple):
-    """Who asks: for which tenant (`*`: every one), in which role, under which name in the audit trail."""
+    """The one who asks: for a tenant (`*`: every one), in a role, under a name in the audit trail."""
 
     tenant: str
     role: Role
@@ -110,7 +110,7 @@ Identify = Callable[[Request], Awaitable[Caller | None]]
 
 
 class Access:
-    """Who may call. `identify` replaces keys, for applications that know their callers already."""
+    """The check of callers. `identify` replaces keys, for applications that know their callers already."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Access:
         return self._identify is None
 
     async def caller(self, request: Request, *, patience: timedelta | None = None) -> Caller:
-        """Who asks. With `patience`: if the store does not answer within it, what was read of a key still holds."""
+        """The caller. With `patience`: if the store does not answer within it, a key that was read still holds."""
         if self._identify is not None:
             found = await self._identify(request)
             if found is None:
@@ -178,7 +178,7 @@ class Access:
         self._any_keys = None
 
     async def by_key(self, token: str, request: Request, patience: timedelta | None = None) -> Caller:
-        """Who has this key."""
+        """The caller who has this key."""
         now = self._clock.monotonic()
         address = request.client.host if request.client else "unknown"
         parsed = keys.parse(token)
@@ -295,7 +295,7 @@ def _check_local(request: Request) -> None:
 
 
 def _parts(url: str) -> SplitResult:
-    """Of what is no address: none."""
+    """The parts of an address. A text that is none has none."""
     try:
         return urlsplit(url)
     except ValueError:

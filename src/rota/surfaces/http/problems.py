@@ -305,8 +305,7 @@ _WORDS: Mapping[str, Words] = {
 
 
 def _wrong_value(error: Mapping[str, Any], place: list[str]) -> str:
-    """What is wrong with a value, in plain words: what was given, and what is accepted. `error` is one of pydantic's,
-    `place` the field that it is about."""
+    """One of pydantic's errors in plain words: the value that was given, and what is accepted. `place` is its field."""
     kind: str = error["type"]
     given: Any = error.get("input")
     about: Mapping[str, Any] = error.get("ctx", {})

@@ -175,7 +175,7 @@ class Service:
         return answer
 
     def forget(self, name: str, tenant: str) -> None:
-        """What a shared answer tells of was changed here."""
+        """Ask anew for a shared answer: what it tells of was changed here."""
         self._answers.pop((name, tenant), None)
         self._asked.pop((name, tenant), None)
 
@@ -243,12 +243,12 @@ class Acting(Queue):
         self._receipt = None if key is None else (key, made, status)
 
     async def nodes(self, *, dead: bool = False) -> list[NodeState]:
-        """What nodes of all tenants run is told only to callers who may see all of them."""
+        """The nodes that work for the tenant. Only callers who may see all tenants are told what shared nodes run."""
         found = await super().nodes(dead=dead)
         return found if self.caller.is_of_all_tenants else as_told_to(self.tenant, found)
 
     async def revoke_key(self, key_id: str, *, every_tenant: bool = False) -> ApiKey:
-        """Any but the one that asks, whichever way it is named."""
+        """Revoke a key, unless it is the one that the request was made with, by whichever of its names."""
         tenant = None if every_tenant else self.tenant
         revoke = commands.revoke_key(tenant, check_key(key_id, "id"), self.actor)
 
@@ -263,7 +263,7 @@ class Acting(Queue):
         return await self._commit(work)
 
     async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
-        """The answer says it."""
+        """Keep the warnings for the answer, which tells them."""
         self.warnings += await self._known_nodes.unhandled(self.store, self.clock, self.tenant, asked)
 
     async def _commit(self, work: Work[T]) -> T:

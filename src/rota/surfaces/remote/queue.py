@@ -111,7 +111,7 @@ class RemoteQueue(Queue):
         raise Unavailable(f"{self._server} has ended the stream of events", server=self._server)
 
     async def _call(self, name: str, given: Mapping[str, Any]) -> Any:
-        """Make the request; what it answers."""
+        """The answer of one call, which is one request."""
         body = msgspec.json.encode(wire.written_arguments(_prepared(name, given)))
         report = given.get("report")
         headers = {} if report is None else {wire.PROGRESS_HEADER: "lines"}
@@ -160,7 +160,7 @@ class RemoteQueue(Queue):
             raise Unavailable(f"{self._server} does not answer ({problem})", server=self._server) from error
 
     def _check_version(self, response: httpx.Response) -> None:
-        """What is called and answered changes with the records, so that it may not be understood by another version."""
+        """Refuse a server of another version: calls and answers change with the records, so they may not fit."""
         theirs = response.headers.get(wire.VERSION_HEADER, "older")
         if theirs != __version__:
             raise Refused("other_version", server=self._server, theirs=theirs, here=__version__)
@@ -177,7 +177,7 @@ class RemoteQueue(Queue):
 
 
 class _Problem(msgspec.Struct, frozen=True):
-    """What the server says of a refusal: a problem document, or that of a call, which has the ids involved."""
+    """A refusal as the server tells it: a problem document, or that of a call, which has the ids involved."""
 
     code: str
     detail: str

@@ -75,7 +75,7 @@ _VALUES: Mapping[str, type[msgspec.Struct]] = {
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What a call gave back, and what its caller is warned of."""
+    """The answer of a call, and the warnings for its caller."""
 
     answer: msgspec.Raw
     warnings: list[str] = []
@@ -135,7 +135,7 @@ def written_arguments(value: Any) -> Any:
 
 
 def read_arguments(name: str, body: object) -> dict[str, Any]:
-    """What a body says, as the arguments of the call."""
+    """The arguments of the call that a body has."""
     if not isinstance(body, dict):
         raise Invalid("body", f"{shown(body)} is not an object", "give the arguments of the call by name")
     given = {each: _read(value) for each, value in body.items()}
@@ -174,7 +174,7 @@ def _read_special(name: str, value: Any) -> Any:
 
 
 def written_answer(value: Any) -> Any:
-    """What a call gave back, ready to be encoded."""
+    """The answer of a call, ready to be encoded."""
     match value:
         case Page():
             return {

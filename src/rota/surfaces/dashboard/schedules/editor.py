@@ -108,13 +108,13 @@ COMMON_ZONES = (
 _OF_TIMING = ("type", "when", "timezone")
 _OF_AFTER = ("after_on", "after_delay")
 PREVIEWED = (*_OF_TIMING, *_OF_AFTER, "exclude", "only", "excluded", "offset")
-"""What the meaning is asked for again when it changes."""
+"""The fields whose change asks for the meaning again."""
 _FIELDS = ("key", *PREVIEWED, "task_type", "input", "description", "missed", "overlap")
 _YEAR = 366
 
 
 class Meaning(NamedTuple):
-    """What the form means: in words, its next times, what is odd; and for an edit what it changes."""
+    """The meaning of the form: in words, its next times, what is odd; and for an edit the times that it changes."""
 
     sentence: str
     times: list[Occurrence]
@@ -212,7 +212,7 @@ async def _both(visit: Visit, values: Mapping[str, str]) -> Response:
 
 
 def _changes(schedule: Schedule, values: Mapping[str, str]) -> dict[str, Any]:
-    """What the form changes. A timing that reads as before is left alone: an interval keeps its beat."""
+    """The options that the form changes. A timing that reads as before is left alone: an interval keeps its beat."""
     before = _stored(schedule)
     told = _OF_TIMING if values.get("type") != "after" else (*_OF_TIMING, *_OF_AFTER)
     changed = any(values.get(name, "") != before[name] for name in told)
@@ -228,7 +228,7 @@ def _changes(schedule: Schedule, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _options(values: Mapping[str, str]) -> dict[str, Any]:
-    """What the form creates."""
+    """The options of the schedule that the form creates."""
     calendars = {name: _names(values[name]) for name in ("exclude", "only") if values.get(name)}
     offset = {"offset": parsed("offset", values["offset"])} if values.get("offset") else {}
     target = {"task_type": values.get("task_type", ""), "input": json_of(values.get("input"))}
@@ -396,7 +396,7 @@ def _zones() -> list[tuple[str, str]]:
 
 
 def _about_zone(zone: str, now: datetime) -> str | None:
-    """What time it is there, and when its clocks change next; None, if there is no such zone."""
+    """The time in the zone now, and when its clocks change next; None, if there is no such zone."""
     try:
         here = recurrence.local(Cron("@daily", zone), now)
     except ValueError:

@@ -95,7 +95,7 @@ async def hour(visit: Visit) -> Response:
 
 
 async def ask(visit: Visit) -> Response:
-    """What spreading a minute would do, before it is done."""
+    """The question before a minute is spread: what would move."""
     zone, at = _zone(visit), _asked_moment(visit)
     found = await visit.queue.spread(at, _over(visit.asked("over")), dry_run=True)
     minutes = found.over // MINUTE
@@ -184,7 +184,7 @@ def _crowded(found: Forecast, zone: ZoneInfo) -> list[tuple[BusyMinute, str]]:
 
 
 def _ticks(first: datetime, zone: ZoneInfo) -> list[str]:
-    """What stands below the timeline: every third hour."""
+    """The words below the timeline: every third hour."""
     return [f"{(first + number * HOUR).astimezone(zone):%H:%M}" for number in range(0, 25, 3)]
 
 
@@ -250,7 +250,7 @@ def _asked_zone(visit: Visit) -> str | None:
 
 
 def _zone(visit: Visit) -> ZoneInfo:
-    """Whose hours are shown."""
+    """The zone whose hours are shown."""
     return ZoneInfo(_asked_zone(visit) or "UTC")
 
 

@@ -235,7 +235,7 @@ async def _ask(visit: Visit, action: str, keys: list[str], problem: str | None =
 
 
 def asked_for(visit: Visit, action: str, zone: str) -> list[FormField]:
-    """What else has to be known before the deed."""
+    """The fields that the question before an action has: of a pause, why and until when."""
     if action != "pause":
         return []
     until = f"Until, on the clock of {zone} (empty: until someone resumes it)"
@@ -272,7 +272,7 @@ def _consequence(action: str, found: list[Schedule], now: datetime) -> str:
 
 
 def done_words(visit: Visit) -> str | None:
-    """What a form has done, from the address that it led to."""
+    """The sentence for a form that has done something, from the address that it led to."""
     said, number = visit.asked("said"), visit.asked("number") or ""
     if said == "none":
         return "No schedule was selected, so nothing was done."

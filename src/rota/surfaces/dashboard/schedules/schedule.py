@@ -31,11 +31,11 @@ COMING = 20
 LISTED = 10
 LIMIT = 50
 SETTINGS = {RunReason.OVERLAP: "overlap", RunReason.MISSED: "missed"}
-"""Which question of the editor would have changed what became of a time."""
+"""The question of the editor that would have changed what became of a time."""
 _BOOKS = ("next_run_at", "last_run_at", "last_task_id", "run_count")
-"""What the scheduler writes down: no difference that anyone made."""
+"""The fields that the scheduler writes: no difference that anyone made."""
 _KEPT = ("status", "pause_note", "completed_reason", "key", *_BOOKS)
-"""What a version that is put back does not change."""
+"""The fields that stay when a version is put back."""
 
 
 async def show(visit: Visit) -> Response:
@@ -113,7 +113,7 @@ def _chart(lengths: Sequence[timedelta]) -> Chart | None:
 
 
 def _lengths(runs: Sequence[Run]) -> list[timedelta]:
-    """How long those took that ran to an end."""
+    """How long runs took, of those that ran to an end."""
     ran = (RunStatus.COMPLETED, RunStatus.FAILED)
     return [
         run.completed_at - run.started_at
@@ -123,7 +123,7 @@ def _lengths(runs: Sequence[Run]) -> list[timedelta]:
 
 
 def _lateness(runs: Sequence[Run]) -> list[timedelta]:
-    """How long after their times those began that the schedule started by itself."""
+    """How long after their times runs began, of those that the schedule started by itself."""
     return [
         max(run.started_at - run.scheduled_at, timedelta(0))
         for run in runs
@@ -132,7 +132,7 @@ def _lateness(runs: Sequence[Run]) -> list[timedelta]:
 
 
 def _target(schedule: Schedule) -> dict[str, Any]:
-    """What it runs: the facts of its target that are not empty."""
+    """The facts of its target that are not empty."""
     target = schedule.target
     facts: dict[str, Any] = msgspec.to_builtins(target)
     if isinstance(target, TemplateTarget):
@@ -180,7 +180,7 @@ async def runs(visit: Visit) -> Response:
 
 
 async def versions(visit: Visit) -> Response:
-    """Who changed what; and, with `old` and `new`, what differs between any two versions."""
+    """The changes, and who made them; with `old` and `new`, the differences between any two versions."""
     schedule = await visit.queue.get_schedule(visit.part("key"), deleted=True)
     events = await visit.queue.schedule_history(schedule.id)
     old, new = visit.asked("old"), visit.asked("new")
@@ -199,7 +199,7 @@ async def versions(visit: Visit) -> Response:
 
 
 def _version(events: Sequence[Event], number: str) -> dict[str, Any]:
-    """What the schedule was at this version."""
+    """The schedule as it was at this version."""
     for event in events:
         if event.after and str(event.after.get("version")) == number:
             return event.after
@@ -207,7 +207,7 @@ def _version(events: Sequence[Event], number: str) -> dict[str, Any]:
 
 
 async def ask_to_put_back(visit: Visit) -> Response:
-    """What would change, before an earlier version is put back."""
+    """The question before an earlier version is put back: what would change."""
     key, number = visit.part("key"), visit.asked("version") or ""
     events = await visit.queue.schedule_history(key)
     schedule = await visit.queue.get_schedule(key)

@@ -100,7 +100,7 @@ def bars(
 
 
 def _name(run: Run) -> str:
-    """What a screen reader says after the time: `skipped: the run before was still going`."""
+    """The words that a screen reader says after the time: `skipped: the run before was still going`."""
     reason = f": {REASONS[run.reason]}" if run.reason else ""
     many = f", {counted(run.count, 'time')}" if run.count > 1 else ""
     by_hand = ", by hand" if run.trigger == "manual" else ""

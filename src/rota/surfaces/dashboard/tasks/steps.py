@@ -97,7 +97,7 @@ def _row(step: Step, child: Task | None, axis: Axis, now: datetime, depth: int) 
 
 
 def waits_for(step: Step, now: datetime) -> str:
-    """What a step that is not over waits for."""
+    """The words for a step that is not over."""
     until = None if step.due_at is None or step.due_at == FOREVER else step.due_at
     left = "" if until is None else f" for at most {took(until - now)} more"
     match step.kind:

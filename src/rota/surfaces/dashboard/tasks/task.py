@@ -72,7 +72,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _steps(visit: Visit, task: Task, now: datetime) -> dict[str, Any]:
-    """What the page of a workflow has more."""
+    """The values that the page of a workflow has more than that of a task."""
     tree = await visit.queue.run_tree(task.id)
     axis = axis_of(tree, now)
     rows = list(rows_of(tree, axis, now))
@@ -106,7 +106,7 @@ async def _schedule_of(visit: Visit, task: Task) -> Schedule | None:
 
 
 def _why(task: Task) -> str:
-    """What a task does, or how it ended. What it waits for is the queue's to say."""
+    """How a task is, or how it ended. The queue says what it waits for."""
     match task.status:
         case TaskStatus.PENDING if task.waits_for:
             return "It waits, and holds no worker meanwhile."

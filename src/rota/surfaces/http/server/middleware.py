@@ -136,7 +136,7 @@ class Head:
 
 
 class Redaction:
-    """What no answer of this application shows. It wraps an ASGI application."""
+    """Hides fields from every answer of the application that it wraps."""
 
     def __init__(self, app: ASGIApp, fields: Sequence[str]) -> None:
         self._app = app

@@ -61,7 +61,8 @@ def prepared(
     limits: ConnectionLimits | None = None,
     patience: timedelta = PATIENCE,
 ) -> Server:
-    """A server that has imported all that it needs: `await prepared(…).serve([socket])`."""
+    """A server that has imported all that it needs. `await prepared(…).serve([listening])` serves on a socket that
+    listens, and closes it at the end."""
     limits = limits or fitting_limits()
     config = uvicorn.Config(
         Streams(api, until),

@@ -166,7 +166,7 @@ class RetryPolicyAnswer(Answer, frozen=True, kw_only=True):
 
 
 class RunnableAnswer(Answer, frozen=True, kw_only=True):
-    """What the answers for tasks and for templates have in common: the options of both."""
+    """The fields that the answers for tasks and for templates have in common: the options of both."""
 
     id: str
     kind: str

@@ -81,7 +81,7 @@ Command = Annotated[
         }
     ),
 ]
-"""What it may be is the runtime's to say."""
+"""The runtime says which of these it takes."""
 
 
 class Once(Body):
