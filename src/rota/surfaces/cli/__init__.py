@@ -2,8 +2,8 @@
 
 Begin with `root`, the tree of commands, and `command`, which all of them share. Commands that answer and end are in
 `commands`, those that keep running in `process`. `session` is one call: its settings, its store, its output. `options`
-reads what is typed; `apps` finds the app that is named, `beginnings` the record that an id begins with, `completing`
-the names that a shell completes. `render` draws answers, and `columns` fits them into a line."""
+reads what is typed; `apps` finds the app that is named, `completing` the names that a shell completes. `render` draws
+answers, and `columns` fits them into a line."""
 
 from __future__ import annotations
 

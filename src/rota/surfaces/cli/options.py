@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import click
 
@@ -19,6 +21,7 @@ from ..settings import parsed_size
 if TYPE_CHECKING:
     from ...domain.model import RetryPolicy
     from ...domain.options import Option
+    from ..python.client import Queue
 
 __all__ = [
     "DURATION",
@@ -28,164 +31,157 @@ __all__ = [
     "NONE",
     "NUMBER_OR_NONE",
     "PROCESSES",
-    "RETRY_POLICY",
+    "SCHEDULE",
     "SIZE",
+    "TEMPLATE",
     "TIME",
     "WALL_TIME",
+    "Named",
     "clearable",
     "json_lines",
     "shape_options",
     "together",
 ]
 
+T = TypeVar("T")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+_BEGINNING = re.compile("[0-9a-f][0-9a-f-]{0,34}")
 _TIMES = "write it as 2026-01-28T09:00:00Z, 2026-01-28T09:00+01:00, or 2026-01-28T09:00 for local time"
 
 
-class DurationType(click.ParamType[timedelta]):
-    """`30s 5m 1h 7d 2w`, also `1h30m`, or a number of seconds."""
+class Typed(click.ParamType[T]):
+    """What is typed, as `read` understands it; a ValueError says why it does not. The help calls it `name`."""
 
-    name = "duration"
+    def __init__(self, name: str, read: Callable[[str], T]) -> None:
+        self.name = name
+        self._read = read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> T:
         try:
-            return parsed("", value)
-        except Invalid as problem:
-            self.fail(str(problem).removeprefix(": "), param, ctx)
-
-
-class TimeType(click.ParamType[datetime]):
-    """An ISO 8601 time. A naive one is the local time of the process, or is left naive (`keep_naive`)."""
-
-    name = "time"
-
-    def __init__(self, *, keep_naive: bool = False) -> None:
-        self._keep_naive = keep_naive
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        from ...engine.clock import aware
-
-        if isinstance(value, datetime):
-            return value
-        try:
-            at = datetime.fromisoformat(value.strip())
-            return at if self._keep_naive and at.tzinfo is None else aware(at)
-        except (ValueError, OverflowError, OSError):
-            self.fail(f"{value!r:.60} is not a time; {_TIMES}", param, ctx)
-
-
-class ProcessesType(click.ParamType[int]):
-    """A number, or `auto` for as many as this machine has processors."""
-
-    name = "n|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if value == "auto":
-            return os.cpu_count() or 1
-        if not str(value).isascii() or not str(value).isdigit() or not 1 <= int(str(value)[:4]) <= 256:
-            self.fail(f"{value!r:.60} is not accepted; give a number from 1 to 256, or auto", param, ctx)
-        return int(value)
-
-
-class JsonText(click.ParamType[Any]):
-    """JSON, `@file`, or `-` for stdin. It gives the text, not parsed: that may be one value or a line for each."""
-
-    name = "json"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not isinstance(value, str):
-            self.fail(f"{value!r:.60} is not JSON", param, ctx)
-        try:
-            if value == "-":
-                return sys.stdin.buffer.read().decode("utf-8")
-            if value.startswith("@"):
-                return Path(value[1:]).read_text("utf-8")
-        except OSError as problem:
-            self.fail(f"{value[1:]} cannot be read: {problem.strerror}", param, ctx)
-        except UnicodeDecodeError:
-            self.fail("it is not UTF-8 text", param, ctx)
-        return value
-
-
-class Json(JsonText):
-    """One JSON value."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text = super().convert(value, param, ctx)
-        try:
-            return one_value(text)
+            return self._read(value)
         except ValueError as problem:
-            self.fail(f"{_excerpt(text)} is not JSON: {problem}", param, ctx)
+            self.fail(str(problem), param, ctx)
 
 
-class RetryPolicyText(click.ParamType["RetryPolicy"]):
+class Named(click.ParamType[str]):
+    """The name or the id of a record: of a `schedule` or of a `template`. The beginning of an id is made whole before
+    the command begins. A name has no beginnings: `rota schedule delete report` is not to delete `report-2`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def may_begin(self, value: object) -> TypeGuard[str]:
+        """An id may begin so."""
+        return isinstance(value, str) and _BEGINNING.fullmatch(value) is not None
+
+    async def whole(self, queue: Queue, value: str) -> str:
+        """The id of the one whose id begins so; a name, and what is not found, as it is: the command says so."""
+        return await (queue.schedule_id(value) if self.name == "schedule" else queue.template_id(value))
+
+
+def _duration(text: str) -> timedelta:
+    """`30s 5m 1h 7d 2w`, also `1h30m`, or a number of seconds."""
+    try:
+        return parsed("", text)
+    except Invalid as problem:
+        raise ValueError(str(problem).removeprefix(": ")) from None
+
+
+def _time(text: str, *, keep_naive: bool = False) -> datetime:
+    """An ISO 8601 time. A naive one is the local time of the process, or is left naive (`keep_naive`)."""
+    from ...engine.clock import aware
+
+    try:
+        at = datetime.fromisoformat(text.strip())
+        return at if keep_naive and at.tzinfo is None else aware(at)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{text!r:.60} is not a time; {_TIMES}") from None
+
+
+def _processes(text: str) -> int:
+    """A number, or `auto` for as many as this machine has processors."""
+    if text == "auto":
+        return os.cpu_count() or 1
+    if not str(text).isascii() or not str(text).isdigit() or not 1 <= int(str(text)[:4]) <= 256:
+        raise ValueError(f"{text!r:.60} is not accepted; give a number from 1 to 256, or auto")
+    return int(text)
+
+
+def _json_text(text: str) -> str:
+    """JSON, `@file`, or `-` for stdin. It gives the text, not parsed: that may be one value or a line for each."""
+    try:
+        if text == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        return Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
+    except OSError as problem:
+        raise ValueError(f"{text[1:]} cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+
+
+def _json(text: str) -> Any:
+    """One JSON value."""
+    content = _json_text(text)
+    try:
+        return one_value(content)
+    except ValueError as problem:
+        raise ValueError(f"{_excerpt(content)} is not JSON: {problem}") from None
+
+
+def _retry_policy(text: str) -> RetryPolicy:
     """`initial=5s,multiplier=3,maximum=1h,jitter=0.1`: what is left out has its default."""
+    from ...domain.model import RetryPolicy
+    from ...domain.options import Duration, RetryPolicyOptions, options_of, value_type
 
-    name = "policy"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> RetryPolicy:
-        from ...domain.model import RetryPolicy
-        from ...domain.options import Duration, RetryPolicyOptions, options_of, value_type
-
-        if isinstance(value, RetryPolicy):
-            return value
-        given: dict[str, Any] = {}
-        for part in value.split(","):
-            name, _, text = (each.strip() for each in part.partition("="))
-            if name not in options_of(RetryPolicyOptions):
-                accepted = ", ".join(options_of(RetryPolicyOptions))
-                self.fail(
-                    f"{part!r:.60} is not a part of it; accepted are {accepted}, as in initial=5s", param, ctx
-                )
-            try:
-                is_duration = value_type(RetryPolicyOptions, name) == Duration
-                given[name] = DURATION.convert(text, param, ctx) if is_duration else float(text)
-            except ValueError:
-                self.fail(f"{part!r:.60} is not a number", param, ctx)
-        return RetryPolicy(**given)
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        name, _, value = (each.strip() for each in part.partition("="))
+        if name not in options_of(RetryPolicyOptions):
+            accepted = ", ".join(options_of(RetryPolicyOptions))
+            raise ValueError(f"{part!r:.60} is not a part of it; accepted are {accepted}, as in initial=5s")
+        is_duration = value_type(RetryPolicyOptions, name) == Duration
+        given[name] = _duration(value) if is_duration else _number(part, value)
+    return RetryPolicy(**given)
 
 
-class SizeType(click.ParamType[int]):
+def _number(part: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{part!r:.60} is not a number") from None
+
+
+def _size(text: str) -> int:
     """`200000`, `512KB`, `1MB`: bytes, in powers of 1024."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        size = parsed_size(value)
-        if size is None:
-            self.fail(f"{value!r:.60} is not a size; write bytes, or 512KB, or 1MB", param, ctx)
-        return size
+    size = parsed_size(text)
+    if size is None:
+        raise ValueError(f"{text!r:.60} is not a size; write bytes, or 512KB, or 1MB")
+    return size
 
 
-class NumberOrNone(click.ParamType[Any]):
+def _number_or_none(text: str) -> int | str:
     """A whole number, or `none` (kept as that word) for no limit."""
-
-    name = "number|none"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == NONE or isinstance(value, int):
-            return value
-        if not value.strip().isascii() or not value.strip().isdigit():
-            self.fail(f"{value!r:.60} is not a whole number; write one, or none", param, ctx)
-        return int(value)
+    if text == NONE:
+        return text
+    if not text.strip().isascii() or not text.strip().isdigit():
+        raise ValueError(f"{text!r:.60} is not a whole number; write one, or none")
+    return int(text)
 
 
 NONE = "none"
-DURATION = DurationType()
-SIZE = SizeType()
-PROCESSES = ProcessesType()
-RETRY_POLICY = RetryPolicyText()
-NUMBER_OR_NONE = NumberOrNone()
-TIME = TimeType()
-WALL_TIME = TimeType(keep_naive=True)
-JSON_TEXT = JsonText()
-JSON = Json()
+SCHEDULE = Named("schedule")
+TEMPLATE = Named("template")
+DURATION = Typed("duration", _duration)
+SIZE = Typed("size", _size)
+PROCESSES = Typed("n|auto", _processes)
+RETRY_POLICY = Typed("policy", _retry_policy)
+NUMBER_OR_NONE = Typed("number|none", _number_or_none)
+TIME = Typed("time", _time)
+WALL_TIME = Typed("time", partial(_time, keep_naive=True))
+JSON_TEXT = Typed("json", _json_text)
+JSON = Typed("json", _json)
 
 
 def one_value(text: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from .beginnings import Named
+from .options import Named
 from .render import Screen
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import click
 from ....domain.options import AlarmOptions
 from ...durations import short
 from .. import completing
-from ..beginnings import SCHEDULE
 from ..command import command
-from ..options import TIME, shape_options
+from ..options import SCHEDULE, TIME, shape_options
 from ..render import Cell
 from ..session import Session, with_session
 

@@ -10,9 +10,8 @@ import click
 from ....domain.options import ScheduleOptions
 from ... import words
 from .. import completing
-from ..beginnings import SCHEDULE, TEMPLATE
 from ..command import command
-from ..options import JSON, TIME, WALL_TIME, clearable, shape_options
+from ..options import JSON, SCHEDULE, TEMPLATE, TIME, WALL_TIME, clearable, shape_options
 from ..session import Session, with_session
 from .plans import check_can_ask
 

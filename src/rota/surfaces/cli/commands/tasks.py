@@ -14,9 +14,8 @@ from ....domain.serving import waited_for
 from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
-from ..beginnings import SCHEDULE
 from ..command import command
-from ..options import DURATION, JSON_TEXT, TIME, json_lines, shape_options, together
+from ..options import DURATION, JSON_TEXT, SCHEDULE, TIME, json_lines, shape_options, together
 from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 

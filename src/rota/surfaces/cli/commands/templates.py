@@ -9,9 +9,8 @@ import click
 
 from ....domain.options import TemplateOptions
 from .. import completing
-from ..beginnings import TEMPLATE
 from ..command import command
-from ..options import JSON, TIME, clearable, shape_options, together
+from ..options import JSON, TEMPLATE, TIME, clearable, shape_options, together
 from ..render import Cell, written
 from ..session import Session, with_session
 
