@@ -17,7 +17,7 @@ from typing import Any
 from ..domain.errors import Invalid
 from . import redaction, settings
 
-__all__ = ["SECTIONS", "check_document", "format_of", "read", "read_text", "write"]
+__all__ = ["SUFFIXES", "check_document", "format_of", "read", "read_text", "write"]
 
 DEEPEST = 100
 LARGEST = 2_000_000
@@ -26,7 +26,7 @@ _VIEW_TARGETS = {"workflow": ("workflow", "task_type"), "template": ("template",
 _NOT_DECLARED = frozenset(
     ("id", "target_type", "target_metadata", "anchor", "dtstart", "enabled", "next_run_at", "run_count")
 ) | {f"{done}_{how}" for done in ("created", "updated") for how in ("at", "by")}
-_SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
+SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 _MERGE = "tag:yaml.org,2002:merge"
 _PLAIN: list[tuple[str, re.Pattern[str], Iterable[str]]] = [
     ("bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
@@ -43,7 +43,7 @@ Report = Callable[[int], None]
 def format_of(path: Path) -> str:
     if path.name == settings.FILE:
         raise Invalid("file", f"{path.name} is where settings are", "give a file of another name")
-    found = _SUFFIXES.get(path.suffix.lower())
+    found = SUFFIXES.get(path.suffix.lower())
     if found is None:
         raise Invalid("file", f"{path.name!r} is of no known format", "give a .yaml, .toml or .json file")
     return found

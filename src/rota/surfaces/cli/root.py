@@ -245,9 +245,7 @@ workflow = Group(
 
 importing = Group(
     help="Make a file of schedules out of what another scheduler has. It changes nothing by itself.",
-    sections={
-        "From": {"crontab": Entry("commands.importing:crontab", "A crontab, of a user or of the system.")}
-    },
+    sections={"From": {"crontab": Entry("commands.plans:crontab", "A crontab, of a user or of the system.")}},
     examples=["rota import crontab -o rota.yaml", "rota apply rota.yaml"],
 )
 
