@@ -17,7 +17,6 @@ from .calls.artifacts import ArtifactCalls
 from .calls.base import Batch, DueRuns, Page, Report, all_pages, check_actor
 from .calls.calendars import CalendarCalls
 from .calls.forecasts import ForecastCalls
-from .calls.limits import LimitCalls
 from .calls.plans import PlanCalls
 from .calls.schedules import ScheduleCalls
 from .calls.serving import ServingCalls
@@ -41,7 +40,6 @@ class Queue(
     CalendarCalls,
     TenantCalls,
     ServingCalls,
-    LimitCalls,
     AlarmCalls,
 ):
     """One tenant's tasks, schedules and templates in one store. Closed by `close()`, or by `async with`."""

@@ -1,15 +1,18 @@
-"""The calls of a queue that are about who serves what: nodes, and the queues that they take tasks from."""
+"""The calls of a queue that are about who serves what: nodes, the queues that they take tasks from, and the limits of
+tasks, which hold for all workers together."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
 
-from ....domain.checks import check_duration, check_queue, check_text
-from ....domain.model import NodeState, PausedQueue, TaskStatus
+from ....domain import gate
+from ....domain.checks import check_duration, check_kind, check_queue, check_text
+from ....domain.model import Limit, NodeState, PausedQueue, TaskStatus
 from ....domain.options import Duration
 from ....domain.serving import Waiting
 from ....engine import commands, queries
+from ....engine.app import App
 from ....engine.clock import SystemClock, sleep
 from ....engine.queries import serving
 from ....engine.queries.serving import QueueUse
@@ -18,10 +21,12 @@ from .base import Calls, Report
 __all__ = ["ServingCalls"]
 
 LOOK_AGAIN = timedelta(seconds=5)
+PAGE = 200
+"""So many gates or waiting tasks are planned anew in one commit."""
 
 
 class ServingCalls(Calls):
-    """Which nodes are alive, what is in which queue, and what a task waits for."""
+    """Which nodes are alive, what is in which queue, what a task waits for, and how many may be at work."""
 
     async def nodes(self, *, dead: bool = False) -> list[NodeState]:
         """The live nodes that work for this tenant; with `dead`, also those that were not heard of for too long."""
@@ -74,6 +79,35 @@ class ServingCalls(Calls):
                 finally:
                     changed.cancel()
 
+    async def limit_queue(
+        self, queue: str, *, concurrency: int | None = None, rate: str | None = None
+    ) -> Limit | None:
+        """Let at most `concurrency` tasks of the queue be at work at once, and at most `rate` of them ("50/s") begin.
+        What waits is planned anew. Without either, the limit is taken away."""
+        subject = gate.of_queue(check_queue(queue))
+        return await self._limit(subject, Limit(concurrency=concurrency, rate=rate))
+
+    async def limit_kind(
+        self, kind: str, *, concurrency: int | None = None, rate: str | None = None, key: str | None = None
+    ) -> Limit | None:
+        """The same for tasks of a kind; with `key`, for each value that this field of their input has. A worker that
+        has a handler with another limit sets that one when it starts."""
+        subject = gate.of_kind(check_kind(kind))
+        return await self._limit(subject, Limit(concurrency=concurrency, rate=rate, key=key))
+
+    async def task_limits(self) -> dict[str, Limit]:
+        """The limits of kinds ("kind:send") and queues ("queue:mail")."""
+        return await self.store.read(queries.task_limits(self.tenant))
+
+    async def declare_limits(self, app: App) -> None:
+        """Set the limits that the handlers of an app have."""
+        limits = app.limits()
+        if limits:
+            await self._commit(commands.limit_tasks(self.tenant, limits, self.actor))
+        for subject, limit in limits.items():
+            if not await self.store.read(queries.are_gates_under(self.tenant, subject, limit)):
+                await self._replan(subject)
+
     def _patience(self) -> float | None:
         """Seconds until it is looked again: in virtual time no hint is late."""
         return LOOK_AGAIN.total_seconds() if isinstance(self.clock, SystemClock) else None
@@ -82,3 +116,17 @@ class ServingCalls(Calls):
         return await self.store.read(
             queries.count_matching(self.tenant, queue=queue, status=TaskStatus.RUNNING)
         )
+
+    async def _limit(self, subject: str, limit: Limit) -> Limit | None:
+        wanted = (
+            None if limit.concurrency is None and limit.rate is None else gate.check_limit("limit", limit)
+        )
+        await self._commit(commands.limit_tasks(self.tenant, {subject: wanted}, self.actor))
+        if wanted is not None:
+            await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
+        await self._replan(subject)
+        return wanted
+
+    async def _replan(self, subject: str) -> None:
+        await self._commit_pages(lambda after: commands.replan_lines(self.tenant, subject, after, PAGE))
+        await self._commit_pages(lambda after: commands.replan_moments(self.tenant, subject, after, PAGE))
