@@ -1,4 +1,4 @@
-"""What a program knows of the nodes of its store, so that it can warn of a kind that nobody handles.
+"""The nodes of a store, as a program knows them, so that it can warn of a kind that nobody handles.
 
 The nodes are read once in a while, after a commit, so that a submission makes no round trip more. A warning is no more
 than that: if the nodes cannot be read, nothing is known, and nothing is said.
@@ -7,17 +7,19 @@ than that: if the nodes cannot be read, nothing is known, and nothing is said.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
-from ...domain.errors import StoreError
+from ...domain.errors import NotFound, StoreError
+from ...domain.model import Target, TemplateTarget
 from ...domain.serving import nobody_handles
 from ...engine.clock import Clock
-from ...engine.queries import serving
+from ...engine.queries import one_template, serving
 from ...engine.queries.serving import Fleet
 from ...stores.base import Store
 
-__all__ = ["KnownNodes", "UnhandledKind"]
+__all__ = ["KnownNodes", "UnhandledKind", "started_by"]
 
 FRESH = timedelta(seconds=30)
 
@@ -55,3 +57,17 @@ class KnownNodes:
             return []
         said = {nobody_handles(seen.nodes, seen.at, tenant, kind, queue): None for kind, queue in asked}
         return [sentence for sentence in said if sentence is not None]
+
+
+async def started_by(store: Store, tenant: str, targets: Sequence[Target]) -> list[tuple[str, str] | None]:
+    """The kind and the queue of the task that each target starts. None: its template is gone, or cannot be read; then
+    only a warning is lost."""
+    templates: dict[str, tuple[str, str]] = {}
+    for id in {each.template_id: None for each in targets if isinstance(each, TemplateTarget)}:
+        with suppress(StoreError, NotFound):
+            template = await store.read(one_template(tenant, id))
+            templates[id] = (template.kind, template.queue)
+    return [
+        templates.get(each.template_id) if isinstance(each, TemplateTarget) else (each.kind, each.queue)
+        for each in targets
+    ]

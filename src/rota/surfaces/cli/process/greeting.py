@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from .... import __version__
-from ....domain.errors import NotFound
-from ....domain.model import Schedule, TemplateTarget
+from ....domain.model import Schedule
 from ....domain.runtimes import SHELL_KIND
 from ....domain.serving import handlers_of
 from ....engine.runtimes.runtimes import Runtimes
 from ... import words
 from ...durations import relative
 from ...python.client import Queue, all_pages
+from ...python.known_nodes import started_by
 from ..render import prose_for
 from ..session import Session
 
@@ -168,31 +168,10 @@ async def _summarize(
         async for page in all_pages(of_tenant.list_schedules, status="active", limit=PAGE):
             summary.note(page)
             if handled is not None:
-                started = await _started(of_tenant, page)
-                for schedule, (kind, name) in zip(page, started, strict=True):
+                started = await started_by(queue.store, tenant, [each.target for each in page])
+                for schedule, task in zip(page, started, strict=True):
+                    kind, name = task or ("", "")  # a template that is gone starts nothing
                     is_lacking = kind not in handled and kind and (queues is None or name in queues)
                     if is_lacking and not handlers_of(nodes, tenant, kind, name):
                         summary.note_lacking(kind, schedule)
     return summary
-
-
-async def _started(queue: Queue, page: Sequence[Schedule]) -> list[tuple[str, str]]:
-    """The kind and the queue of the task that each schedule starts. A deleted template starts nothing."""
-    templates: dict[str, tuple[str, str]] = {}
-    for schedule in page:
-        if isinstance(target := schedule.target, TemplateTarget) and target.template_id not in templates:
-            templates[target.template_id] = await _of_template(queue, target.template_id)
-    return [
-        templates[schedule.target.template_id]
-        if isinstance(schedule.target, TemplateTarget)
-        else (schedule.target.kind, schedule.target.queue)
-        for schedule in page
-    ]
-
-
-async def _of_template(queue: Queue, template_id: str) -> tuple[str, str]:
-    try:
-        template = await queue.get_template(template_id)
-    except NotFound:
-        return "", ""
-    return template.kind, template.queue

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
@@ -11,7 +10,7 @@ from msgspec import UNSET
 
 from ....domain import recurrence
 from ....domain.checks import check_choice, check_key, check_number
-from ....domain.errors import Invalid, NotFound, Refused, StoreError
+from ....domain.errors import Invalid, NotFound, Refused
 from ....domain.model import (
     Backfill,
     Event,
@@ -47,6 +46,7 @@ from ....stores.queries import (
 from ...redaction import carried
 from .. import arguments
 from ..arguments import check_registered
+from ..known_nodes import started_by
 from .base import CANDIDATES, LIMIT, MOST, Calls, DueRuns, Page, Report, check_limit, only_one, page_of
 
 __all__ = ["ScheduleCalls"]
@@ -72,7 +72,8 @@ class ScheduleCalls(Calls):
         work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
         with arguments.in_words_of(options):
             created = await self._commit(work)
-        await self._warn_of_unhandled(*await self._started_by([created.target]))
+        started = await started_by(self.store, self.tenant, [created.target])
+        await self._warn_of_unhandled(*filter(None, started))
         return created
 
     async def create_schedules(self, schedules: Mapping[str, ScheduleOptions]) -> list[Schedule]:
@@ -85,38 +86,13 @@ class ScheduleCalls(Calls):
         made = []
         for key, options in schedules.items():
             with naming("schedule", str(key)):
-                made.append(self._made(check_key(key), options, now))
+                declared = self._declared(check_key(key), options, now)
+                self._check_target(declared.target)
+                made.append(declared)
         created = await self._commit(commands.create_schedules(self.tenant, made, self.actor))
-        await self._warn_of_unhandled(*await self._started_by(each.target for each in created))
+        started = await started_by(self.store, self.tenant, [each.target for each in created])
+        await self._warn_of_unhandled(*filter(None, {*started}))
         return created
-
-    def _made(self, key: str, options: ScheduleOptions, now: datetime) -> commands.Declared:
-        timing, target, fields = arguments.new_schedule(options, now)
-        self._check_target(target)
-        return commands.Declared(
-            id=self._new_id(),
-            key=key,
-            timing=timing,
-            target=target,
-            fields=fields,
-            in_words=lambda: arguments.in_words_of(options),
-        )
-
-    async def _started_by(self, targets: Iterable[Target]) -> set[tuple[str, str]]:
-        """The kinds and the queues of the tasks that they start; without those of templates that cannot be read: the
-        schedules are stored already, and only a warning is lost."""
-        found = set()
-        templates = set()
-        for target in targets:
-            if isinstance(target, TemplateTarget):
-                templates.add(target.template_id)
-            else:
-                found.add((target.kind, target.queue))
-        for id in sorted(templates):
-            with suppress(StoreError, NotFound):
-                template = await self.store.read(queries.one_template(self.tenant, id))
-                found.add((template.kind, template.queue))
-        return found
 
     async def get_schedule(self, schedule_id: str, *, deleted: bool = False) -> Schedule:
         """One schedule, by its key or its id. With `deleted`, by its id, also one that is deleted."""
@@ -377,25 +353,24 @@ class ScheduleCalls(Calls):
         declared = []
         for key, options in app.schedules.items():
             with naming("schedule", key):
-                declared.append(self._declared(key, options, now, app))
+                declared.append(self._declared(key, options, now, changes=_changes_to(options)))
+                check_registered(declared[-1].target, app)
         try:
             await self._commit(commands.declare_schedules(self.tenant, declared, self.actor))
         except Refused as refused:
             if refused.code != "tenant_suspended":  # its tasks still run, so its workers must start
                 raise
 
-    def _declared(self, key: str, options: ScheduleOptions, now: datetime, app: App) -> commands.Declared:
+    def _declared(self, key: str, options: ScheduleOptions, now: datetime, **more: Any) -> commands.Declared:
         timing, target, fields = arguments.new_schedule(options, now)
-        check_registered(target, app)
-        wanted: dict[str, Any] = {name: value for name, value in options.items() if name != "status"}
         return commands.Declared(
             id=self._new_id(),
             key=key,
             timing=timing,
             target=target,
             fields=fields,
-            changes=lambda old, now: arguments.schedule_changes(old, wanted, old.created_at),
             in_words=lambda: arguments.in_words_of(options),
+            **more,
         )
 
     def _check_target(self, target: Target) -> None:
@@ -428,6 +403,12 @@ class ScheduleCalls(Calls):
             named = queries.template_named(self.tenant, chosen["template_id"])
             chosen["template_id"] = await self.store.read(named)
         return chosen
+
+
+def _changes_to(options: ScheduleOptions) -> Callable[[Schedule, datetime], dict[str, Any]]:
+    """The changes that make a schedule what an app declares. Its status stays: people pause and resume it."""
+    wanted: dict[str, Any] = {name: value for name, value in options.items() if name != "status"}
+    return lambda old, now: arguments.schedule_changes(old, wanted, old.created_at)
 
 
 def _page_in_order(query: OrderedSchedules, found: list[Schedule], limit: int) -> Page[Schedule]:
