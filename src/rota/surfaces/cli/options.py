@@ -39,6 +39,7 @@ __all__ = [
     "Named",
     "clearable",
     "json_lines",
+    "page_options",
     "shape_options",
     "together",
 ]
@@ -245,6 +246,14 @@ def together(*options: Decorator) -> Decorator:
         return function
 
     return decorate
+
+
+def page_options(limit: int) -> Decorator:
+    """Which part of a listing is shown."""
+    return together(
+        click.option("-n", "--limit", default=limit, show_default=True, help="How many."),
+        click.option("--cursor", help="Go on where an earlier page ended."),
+    )
 
 
 def shape_options(

@@ -8,7 +8,7 @@ import click
 
 from ...durations import short
 from ..command import command
-from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, together
+from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, page_options, together
 from ..render import Cell, size_in_words
 from ..session import Session, with_session
 
@@ -65,8 +65,7 @@ def create_key(session: Session, role: str, name: str) -> None:
 
 
 @command(examples=["rota keys list", "rota keys list --tenant acme --json"])
-@click.option("-n", "--limit", default=100, show_default=True, help="How many.")
-@click.option("--cursor", help="Go on where an earlier page ended.")
+@page_options(100)
 @with_session
 def list_keys(session: Session, limit: int, cursor: str | None) -> None:
     """The keys of the tenant of --tenant, or else of all; newest first, revoked ones too."""

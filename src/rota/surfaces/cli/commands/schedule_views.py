@@ -21,7 +21,7 @@ from ...durations import coarse, relative, short
 from ...versions import deleted_because, differences
 from .. import completing
 from ..command import command
-from ..options import TIME, WALL_TIME
+from ..options import TIME, WALL_TIME, page_options
 from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 from .schedules import schedule_argument
@@ -57,8 +57,7 @@ MOST_TIMES = 10_000
 @click.option("--tag", metavar="NAME", help="Only schedules whose tasks have this tag.")
 @click.option("--text", metavar="TEXT", help="Only those with this in their id or description.")
 @click.option("--deleted", is_flag=True, help="Deleted ones, too.")
-@click.option("-n", "--limit", default=50, show_default=True, help="How many.")
-@click.option("--cursor", help="Go on where an earlier page ended.")
+@page_options(50)
 @with_session
 def list_schedules(session: Session, **filters: Any) -> None:
     """Schedules by name (with --deleted, of many the newest): when each is next due, and how its last runs went."""
@@ -274,8 +273,7 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
 )
 @click.option("--since", type=TIME, help="From this time on (without a zone: local time).")
 @click.option("--until", type=TIME, help="Up to this time.")
-@click.option("-n", "--limit", default=20, show_default=True, help="How many.")
-@click.option("--cursor", help="Go on where an earlier page ended.")
+@page_options(20)
 @with_session
 def runs(session: Session, schedule_id: str, **filters: Any) -> None:
     """The ledger, latest first: every time the schedule was expected to run, and what became of it."""

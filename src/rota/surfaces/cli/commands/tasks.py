@@ -15,7 +15,7 @@ from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
 from ..command import command
-from ..options import DURATION, JSON_TEXT, SCHEDULE, TIME, json_lines, shape_options, together
+from ..options import DURATION, JSON_TEXT, SCHEDULE, TIME, json_lines, page_options, shape_options, together
 from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 
@@ -258,24 +258,16 @@ def contents_of(screen: Screen, task: Task) -> Iterator[tuple[str, str]]:
     ],
 )
 @task_filters
-@click.option("-n", "--limit", default=20, show_default=True, help="How many.")
-@click.option("--cursor", help="Go on where an earlier page ended.")
+@page_options(20)
 @click.option("--count", is_flag=True, help="Only how many there are.")
 @with_session
 def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **filters: Any) -> None:
     """The newest tasks that match all filters. A terminal shows the queues only if one is not `default`, or with
     --wide."""
-    screen = session.screen
     if count:
         number = session.run(lambda queue: queue.count(**filters))
-        return screen.json({"count": number}) if session.as_json else screen.say(str(number))
-
-    async def ask(queue: Queue) -> tuple[Page[Task], datetime]:
-        return await queue.list(limit=limit, cursor=cursor, **filters), await queue.now()
-
-    page, now = session.run(ask)
-    if session.as_json:
-        return screen.json({"tasks": page, "next_cursor": page.next_cursor})
+        return session.tell({"count": number}, str(number))
+    page, now = session.run_timed(lambda queue: queue.list(limit=limit, cursor=cursor, **filters))
     return show_page(session, page, now, "tasks", filters)
 
 
@@ -283,16 +275,17 @@ def show_page(
     session: Session, page: Page[Task], now: datetime, what: str, filters: Mapping[str, Any]
 ) -> None:
     screen = session.screen
+    if session.as_json:
+        return screen.json({"tasks": page, "next_cursor": page.next_cursor})
     if not page:
-        session.say_none(what, filters)
-        return
+        return session.say_none(what, filters)
     headings = ["ID", "TYPE", "STATUS", "QUEUE", "CREATED", "DETAIL"]
     ids = screen.ids(task.id for task in page)
     rows = [_row(session, ids[task.id], task, now) for task in page]
     if screen.is_terminal and not screen.wide and all(task.queue == "default" for task in page):
         headings, rows = headings[:3] + headings[4:], [row[:3] + row[4:] for row in rows]
     screen.table(headings, rows, yields=("QUEUE", "DETAIL"))
-    session.say_more(page)
+    return session.say_more(page)
 
 
 def _row(session: Session, id: str, task: Task, now: datetime) -> list[Cell | str]:
@@ -304,17 +297,16 @@ def _row(session: Session, id: str, task: Task, now: datetime) -> list[Cell | st
 
 def _detail(session: Session, task: Task, now: datetime) -> str:
     """The one thing to know about it: when it is due, why it failed, how long it took."""
-
-    def when(at: datetime) -> str:
-        return relative(at, now) if session.screen.is_terminal else seconds(at)
-
+    away = session.screen.away
     match task.status:
         case "pending" if task.waits_for:
             return f"waits for {waited_for(task, now)}"
         case "pending" if task.available_at > now:
-            return f"due {when(task.available_at)}" + (f" (retry {task.retries})" if task.retries else "")
+            return f"due {away(task.available_at, now)}" + (
+                f" (retry {task.retries})" if task.retries else ""
+            )
         case "pending" if task.expires_at:
-            return f"expires {when(task.expires_at)}"
+            return f"expires {away(task.expires_at, now)}"
         case "running":
             return f"attempt {task.attempt}" + (", cancel requested" if task.cancel_requested else "")
         case "failed":
@@ -322,7 +314,7 @@ def _detail(session: Session, task: Task, now: datetime) -> str:
         case "cancelled":
             return task.cancel_reason or ""
         case "expired":
-            return f"expired {when(task.expires_at)}" if task.expires_at else ""
+            return f"expired {away(task.expires_at, now)}" if task.expires_at else ""
         case "completed" if task.started_at and task.completed_at:
             return f"took {short(max(task.completed_at - task.started_at, timedelta(0)))}"
     return ""
@@ -334,10 +326,10 @@ def _detail(session: Session, task: Task, now: datetime) -> str:
 def history(session: Session, task_id: str) -> None:
     """What happened to a task, oldest first, one line per version."""
 
-    async def ask(queue: Queue) -> tuple[Sequence[Change], datetime]:
-        return await queue.history(await queue.task_id(task_id)), await queue.now()
+    async def ask(queue: Queue) -> Sequence[Change]:
+        return await queue.history(await queue.task_id(task_id))
 
-    lines, now = session.run(ask)
+    lines, now = session.run_timed(ask)
     if session.as_json:
         return session.screen.json(lines)
     for line in lines:
@@ -416,9 +408,8 @@ def cancel(
             return await queue.cancel_many(reason=reason, report=bar.advance, **filters)
 
     number = session.run(cancel)
-    if session.as_json:
-        return session.screen.json({"cancelled": number})
-    return session.screen.say(f"cancelled {counted(number, 'task')} (those that run were asked to stop)")
+    said = f"cancelled {counted(number, 'task')} (those that run were asked to stop)"
+    return session.tell({"cancelled": number}, said)
 
 
 @command(
@@ -451,10 +442,9 @@ def replay(
             return await queue.replay_many(since=since, dry_run=dry_run, report=bar.advance, **filters)
 
     number = session.run(replay)
-    if session.as_json:
-        return session.screen.json({"replayed": 0 if dry_run else number, "matching": number})
     tasks = counted(number, "task")
-    return session.screen.say(f"{tasks} would be replayed" if dry_run else f"replayed {tasks}")
+    said = f"{tasks} would be replayed" if dry_run else f"replayed {tasks}"
+    return session.tell({"replayed": 0 if dry_run else number, "matching": number}, said)
 
 
 @command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])

@@ -10,7 +10,7 @@ import click
 from ....domain.options import TemplateOptions
 from .. import completing
 from ..command import command
-from ..options import JSON, TEMPLATE, TIME, clearable, shape_options, together
+from ..options import JSON, TEMPLATE, TIME, clearable, page_options, shape_options, together
 from ..render import Cell, written
 from ..session import Session, with_session
 
@@ -135,8 +135,7 @@ def update(
 
 
 @command(examples=["rota template list", "rota template list --json | jq '.templates[].alias'"])
-@click.option("-n", "--limit", default=100, show_default=True, help="How many.")
-@click.option("--cursor", help="Go on where an earlier page ended.")
+@page_options(100)
 @with_session
 def list_templates(session: Session, limit: int, cursor: str | None) -> None:
     """The stored templates, newest first."""

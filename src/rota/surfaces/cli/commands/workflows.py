@@ -12,17 +12,15 @@ import click
 from ...durations import relative, short
 from .. import completing
 from ..command import command
-from ..options import JSON_TEXT
+from ..options import JSON_TEXT, page_options
 from ..render import Cell, Screen, styled, written
 from ..session import Session, with_session
 from .tasks import STATUSES, about_status, contents_of, show_page
 
 if TYPE_CHECKING:
-    from ....domain.model import (
-        Task,
-    )
+    from ....domain.model import Task
     from ....domain.workflow import Signal, Step
-    from ...python.client import Page, Queue
+    from ...python.client import Queue
 
 __all__ = ["cancel", "list_workflows", "replay", "show", "signal", "start"]
 
@@ -141,19 +139,12 @@ def _advice(task: Task) -> str:
 @command(name="list", examples=["rota workflow list", "rota workflow list --status pending --kind order"])
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs in this state.")
 @click.option("--kind", metavar="KIND", help="Only runs of this kind.")
-@click.option("-n", "--limit", default=20, show_default=True, help="How many.")
-@click.option("--cursor", help="Go on where an earlier page ended.")
+@page_options(20)
 @with_session
 def list_workflows(session: Session, **filters: Any) -> None:
     """The newest runs that match."""
-
-    async def ask(queue: Queue) -> tuple[Page[Task], datetime]:
-        return await queue.list(workflow=True, **filters), await queue.now()
-
-    page, now = session.run(ask)
-    if session.as_json:
-        return session.screen.json({"tasks": page, "next_cursor": page.next_cursor})
-    return show_page(session, page, now, "workflows", filters)
+    page, now = session.run_timed(lambda queue: queue.list(workflow=True, **filters))
+    show_page(session, page, now, "workflows", filters)
 
 
 @command(examples=["rota workflow signal $ID paid '{\"amount\": 40}'", "rota workflow signal $ID approved"])
