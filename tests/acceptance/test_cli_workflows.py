@@ -89,6 +89,8 @@ def test_one_that_is_cancelled_undoes_and_one_that_failed_runs_again() -> None:
 def test_refusals() -> None:
     run = start("order")
     assert "the payload is not JSON" in complaint(f"workflow signal {run} paid {{")
+    deep = complaint(["workflow", "signal", run, "paid", "[" * 100_000])
+    assert deep == "the payload is not JSON: it is nested too deeply"
     assert "there is no task 'nobody'" in complaint("workflow signal nobody paid", code=1)
     assert "only a failed or cancelled task" in complaint(f"workflow replay {run}", code=1)
 

@@ -39,6 +39,7 @@ __all__ = [
     "Named",
     "clearable",
     "json_lines",
+    "one_value",
     "page_options",
     "shape_options",
     "together",

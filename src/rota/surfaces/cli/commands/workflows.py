@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 from ...durations import relative, short
 from .. import completing
 from ..command import command
-from ..options import JSON_TEXT, page_options
+from ..options import JSON_TEXT, one_value, page_options
 from ..render import Cell, Screen, styled, written
 from ..session import Session, with_session
 from .tasks import STATUSES, about_status, contents_of, show_page
@@ -196,6 +195,6 @@ def _value(text: str | None, name: str) -> Any:
     if text is None:
         return None
     try:
-        return json.loads(text)
+        return one_value(text)
     except ValueError as error:
         raise click.UsageError(f"{name} is not JSON: {error}") from None
