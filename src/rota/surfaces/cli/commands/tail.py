@@ -132,6 +132,7 @@ class _Lines:
     def __init__(self, queue: Queue, filters: dict[str, Any]) -> None:
         self._queue = queue
         self._filters = filters
+        self._schedule_id: str | None = None
         self._shown: dict[str, int] = {}
 
     async def begin(self) -> list[Line]:
@@ -145,6 +146,14 @@ class _Lines:
         lines.sort(key=lambda each: (each[1].at, each[0].id, each[1].number))
         return [*lines]
 
+    def _is_wanted(self, task: Task, schedule: str | None = None) -> bool:
+        """Whether the task fits the filters. `schedule` is the key of the one that started it, where that is known."""
+        names = [task.schedule_id, schedule]
+        if task.schedule_id is not None and task.schedule_id == self._schedule_id:
+            names.append(self._filters["schedule"])
+        has = {"kind": (task.kind,), "queue": (task.queue,), "tag": task.tags, "schedule": names}
+        return all(wanted is None or wanted in has[name] for name, wanted in self._filters.items())
+
 
 class RemoteTail(_Lines):
     """Behind a server. A task that changed is asked for, and tells the lines that are new. If the server is lost, it
@@ -154,7 +163,6 @@ class RemoteTail(_Lines):
         super().__init__(queue, filters)
         self._server = queue
         self._remark = remark
-        self._schedule_id: str | None = None
         self._position: str | None = None
         self._changed: dict[str, set[str]] = {}
         self._told: dict[str, datetime] = {}
@@ -246,12 +254,6 @@ class RemoteTail(_Lines):
         self._told |= {step.id: step.updated_at for step in told}
         return [*((task, line) for line in new), *((task, step) for step in told)]
 
-    def _is_wanted(self, task: Task) -> bool:
-        is_of_schedule = self._schedule_id is not None and task.schedule_id == self._schedule_id
-        schedule = (self._filters["schedule"],) if is_of_schedule else ()
-        has = {"kind": (task.kind,), "queue": (task.queue,), "tag": task.tags, "schedule": schedule}
-        return all(wanted is None or wanted in has[name] for name, wanted in self._filters.items())
-
 
 def _at(line: Line) -> datetime:
     from ....domain.workflow import Step
@@ -268,7 +270,6 @@ class Tail(_Lines):
         super().__init__(queue, filters)
         self._follower = ChangeFollower(queue.store, queue.tenant)
         self._tasks: dict[str, Task] = {}
-        self._schedule_id: str | None = None
 
     async def begin(self) -> list[Line]:
         from ....engine.queries import task_query
@@ -311,19 +312,13 @@ class Tail(_Lines):
         from ....domain.workflow import Step
 
         task, line = notice.record, notice.line
+        schedule = None if notice.schedule is None else notice.schedule.key
         if isinstance(task, Step):
             of = self._tasks.get(task.task_id)
-            if of is not None and self._is_wanted(of, notice):
+            if of is not None and self._is_wanted(of, schedule):
                 yield of, task
             return
-        if not isinstance(task, Task) or line is None or not self._is_wanted(task, notice):
+        if not isinstance(task, Task) or line is None or not self._is_wanted(task, schedule):
             return
         if line.number > self._shown.get(task.id, 0):
             yield task, line
-
-    def _is_wanted(self, task: Task, notice: Notice) -> bool:
-        schedule = (task.schedule_id, notice.schedule and notice.schedule.key)
-        if task.schedule_id is not None and task.schedule_id == self._schedule_id:
-            schedule = (task.schedule_id, self._filters["schedule"])
-        has = {"kind": (task.kind,), "queue": (task.queue,), "tag": task.tags, "schedule": schedule}
-        return all(wanted is None or wanted in has[name] for name, wanted in self._filters.items())
