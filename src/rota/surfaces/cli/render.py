@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -69,24 +69,19 @@ BUSY = timedelta(seconds=1)
 LEGEND = ("completed", "failed", "skipped", "running", "cancelled", "buffered")
 
 
-class Bar(Protocol):
+class Bar:
+    """How far something is. This one is for nobody: `Sign` is shown."""
+
     def advance(self, steps: int) -> None: ...
 
     def reach(self, done: int, total: int) -> None: ...
 
 
-class NoBar:
-    def advance(self, steps: int) -> None:
-        """Nobody is watching."""
-
-    def reach(self, done: int, total: int) -> None: ...
-
-
-class Sign:
+class Sign(Bar):
     """A sign of life on stderr, from the first second on: a bar where it is known how much there is to do (`total`, in
     bytes if they are `of_bytes`), or else something that turns. It leaves nothing behind."""
 
-    def __init__(self, what: str, total: int | None = None, *, of_bytes: bool = False) -> None:
+    def __init__(self, what: str, total: int | None, *, of_bytes: bool) -> None:
         from threading import Timer
 
         self._what = what
@@ -254,7 +249,7 @@ class Screen:
         or asked. It is a bar, if `total` is known."""
         self.still()
         if not self.is_watched:
-            yield NoBar()
+            yield Bar()
             return
         self._sign = sign = Sign(what, total, of_bytes=of_bytes)
         try:
