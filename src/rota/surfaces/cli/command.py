@@ -148,21 +148,37 @@ class CliContext(click.Context):
     formatter_class = Formatter
 
 
-class Command(click.Command):
-    """A command with examples."""
+class WithExamples(click.Command):
+    """A command or a group with the global options, which its help lists apart from its own, and examples."""
 
     context_class = CliContext
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
         self.params.extend(global_options())
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(self.examples, formatter)
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_options(self, ctx, formatter)
+        own: list[tuple[str, str]] = []
+        general: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                row = (click.style(record[0], fg="cyan"), record[1])
+                (general if is_global(param) else own).append(row)
+        for title, rows in (("Options", own), ("Global options", general)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{click.style('$', dim=True)} {example}\n")
+
+
+class Command(WithExamples):
+    """A command. A refusal of what was given names the option as it is typed."""
 
     def invoke(self, ctx: click.Context) -> Any:
         from ...domain.errors import Invalid
@@ -173,26 +189,22 @@ class Command(click.Command):
             raise click.UsageError(_naming_the_option(problem, self), ctx) from None
 
 
-class Group(click.Group):
+class Group(WithExamples, click.Group):
     """A group whose commands are imported when they are used. `sections` is its table of contents."""
 
-    context_class = CliContext
     command_class = Command
 
     def __init__(
         self,
         *args: Any,
         sections: Mapping[str, Mapping[str, Entry]],
-        examples: Sequence[str] = (),
         hidden_names: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs = {"invoke_without_command": True, "callback": help_if_alone, **kwargs}
         super().__init__(*args, **kwargs)
         self.sections = sections
-        self.examples = tuple(examples)
         self.aliases = dict(hidden_names or {})
-        self.params.extend(global_options())
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -227,7 +239,7 @@ class Group(click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
-        _write_options(self, ctx, formatter)
+        super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.entries))
@@ -238,9 +250,6 @@ class Group(click.Group):
                     for name, entry in section.items()
                 ]
                 formatter.write_dl(rows)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(self.examples, formatter)
 
 
 class Root(Group):
@@ -328,33 +337,12 @@ def global_options() -> list[click.Option]:
     ]
 
 
+_GLOBAL = frozenset({"version", *(option.name for option in global_options())})
+
+
 def is_global(param: click.Parameter) -> bool:
     """One of those that every command has."""
-    return (
-        param.name in ("store", "server", "key", "tenant", "profile", "as_json", "wide", "utc", "version")
-        or "--help" in param.opts
-    )
-
-
-def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    own: list[tuple[str, str]] = []
-    general: list[tuple[str, str]] = []
-    for param in command.get_params(ctx):
-        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-        if record is not None:
-            row = (click.style(record[0], fg="cyan"), record[1])
-            (general if is_global(param) else own).append(row)
-    for title, rows in (("Options", own), ("Global options", general)):
-        if rows:
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
-def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
-    if examples:
-        with formatter.section("Examples"):
-            for example in examples:
-                formatter.write(f"{'':>{formatter.current_indent}}{click.style('$', dim=True)} {example}\n")
+    return param.name in _GLOBAL or "--help" in param.opts
 
 
 def _naming_the_option(problem: ValueError, command: click.Command) -> str:
