@@ -110,7 +110,7 @@ def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any
         return run_reloading(session, [part for part in sys.argv[1:] if part != "--reload"])
     if demo and app is not None:
         raise click.UsageError("--demo brings its own app; leave the other one out")
-    settings = session.store_settings(app=app, **_settings_in(flags))
+    settings = session.store_settings(app=app, **flags)
     options = ProcessOptions(
         settings,
         all_tenants=flags["all_tenants"],
@@ -151,7 +151,7 @@ def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any
 def worker(session: Session, app: str | None, processes: int, number: int | None, **flags: Any) -> None:
     """Run the tasks of an app, and return those of workers that died: `rota scheduler run` and `rota monitor`
     are the other roles."""
-    settings = session.store_settings(app=app, **_settings_in(flags))
+    settings = session.store_settings(app=app, **flags)
     if settings["app"] is None and not settings["allow_shell"]:
         raise click.UsageError(
             "no app was given; write rota worker module:app, or rota worker --allow-shell for shell commands only"
@@ -222,7 +222,7 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
     what is ready until nothing is."""
     from .running import ProcessOptions, run_once
 
-    settings = session.store_settings(app=app, **_settings_in(flags))
+    settings = session.store_settings(app=app, **flags)
     options = ProcessOptions(
         settings,
         all_tenants=flags["all_tenants"],
@@ -275,10 +275,6 @@ def serve(
         http=HttpOptions(settings, is_all=True, app=known, strict=strict),
     )
     run(session, options.with_commands() if engine else options)
-
-
-def _settings_in(flags: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in flags.items() if name not in ("all_tenants", *_MONITORING)}
 
 
 def _monitoring(flags: dict[str, Any]) -> MonitoringOptions:

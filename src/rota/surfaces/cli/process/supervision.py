@@ -19,7 +19,7 @@ from datetime import timedelta
 
 import click
 
-from ....engine.clock import sleep, wait_for_any
+from ....engine.clock import wait_for_any
 from ..session import Session
 
 __all__ = ["supervise", "under_supervision"]
@@ -119,10 +119,9 @@ class _Supervisor:
                 return False, code
 
     async def _pause(self, length: timedelta) -> None:
-        stopping, pause = (asyncio.ensure_future(each) for each in (self._stopping.wait(), sleep(length)))
-        await wait_for_any(stopping, pause, at_most=None)
-        for each in (stopping, pause):
-            each.cancel()
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await wait_for_any(stopping, at_most=length)
+        stopping.cancel()
 
 
 def _ended(code: int) -> str:
