@@ -255,7 +255,7 @@ def fields_of(record: msgspec.Struct, leave_out: tuple[str, ...] = ()) -> dict[s
         if name in leave_out:
             continue
         value = getattr(record, name)
-        if _is_duration(record, name, value):
+        if _is_duration(name, value):
             shape[f"{name}_seconds"] = None if value is None else value.total_seconds()
         else:
             shape[name] = _value(value)
@@ -267,7 +267,7 @@ _DURATIONS = frozenset(
 )
 
 
-def _is_duration(record: msgspec.Struct, name: str, value: Any) -> bool:
+def _is_duration(name: str, value: Any) -> bool:
     """Also when it is not set: the name must not depend on the value. (A retry policy's jitter is a
     share.)"""
     return isinstance(value, timedelta) or (value is None and name in _DURATIONS)

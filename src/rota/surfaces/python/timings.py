@@ -91,14 +91,11 @@ def _with_after_as_before(timing: Timing, chosen: Mapping[str, Any]) -> Mapping[
 
 def timing_of_text(text: str, zone: str | None, begin: datetime) -> Simple:
     """A timing that is written as one text. `begin` is where a rule or an interval begins."""
-    try:
-        written, rest = recurrence.split_zone(text)
-    except ValueError as problem:
-        raise Invalid("cron", str(problem).partition(": ")[2]) from None
+    written, rest = _split_zone(text)
     rest = rest.strip()
     if written is not None and zone is not None and zone != written:
-        problem_text = f"{zone!r} is not the zone that {shown(text)} begins with"
-        raise Invalid("timezone", problem_text, "give one of them")
+        problem = f"{zone!r} is not the zone that {shown(text)} begins with"
+        raise Invalid("timezone", problem, "give one of them")
     zone = zone if written is None else checked_zone(written)
     if _RULE.match(rest):
         return RRule(rest, begin, zone or "UTC")
@@ -155,16 +152,20 @@ def _after(chosen: Mapping[str, Any]) -> After:
 
 def _cron(line: str, zone: str | None) -> Cron:
     """UTC that was said is not the UTC that nobody said: beside another zone in the line it is refused."""
-    try:
-        written, rest = recurrence.split_zone(line)
-    except ValueError as problem:
-        raise Invalid("cron", str(problem).partition(": ")[2]) from None
+    written, rest = _split_zone(line)
     if written is None:
         return Cron(line, zone or "UTC")
     if zone is not None and zone != written:
-        problem_text = f"{zone!r} is not the zone that the cron line begins with, {written!r}"
-        raise Invalid("timezone", problem_text, "give one of them")
+        problem = f"{zone!r} is not the zone that the cron line begins with, {written!r}"
+        raise Invalid("timezone", problem, "give one of them")
     return Cron(rest, checked_zone(written))
+
+
+def _split_zone(text: str) -> tuple[str | None, str]:
+    try:
+        return recurrence.split_zone(text)
+    except ValueError as problem:
+        raise Invalid("cron", str(problem).partition(": ")[2]) from None
 
 
 def _several(chosen: Mapping[str, Any], begin: datetime) -> Several:

@@ -4,7 +4,7 @@ exist yet: it needs no store."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -474,20 +474,20 @@ def _timing(
         timing, _ = new_timing({"timings": texts, "timezone": zone, "start_at": begin, **given}, begin)
     else:
         timing = timing_of_text(texts[0], zone, begin)
-    parts = [_anchored(part, begin) for part in recurrence.parts_of(timing)]
-    return parts[0] if len(parts) == 1 else Several(tuple(parts))
-
-
-def _anchored(timing: Simple, begin: datetime) -> Simple:
-    return replace(timing, anchor=begin) if isinstance(timing, Interval) else timing
+    return _in_each_part(
+        timing, lambda part: replace(part, anchor=begin) if isinstance(part, Interval) else part
+    )
 
 
 def _begun(timing: Timing, after: datetime) -> Timing:
     """The rules in it begin to count after this time."""
-    parts = [
-        recurrence.begun_after(part, after) if isinstance(part, RRule) else part
-        for part in recurrence.parts_of(timing)
-    ]
+    return _in_each_part(
+        timing, lambda part: recurrence.begun_after(part, after) if isinstance(part, RRule) else part
+    )
+
+
+def _in_each_part(timing: Timing, change: Callable[[Simple], Simple]) -> Timing:
+    parts = [change(part) for part in recurrence.parts_of(timing)]
     return parts[0] if len(parts) == 1 else Several(tuple(parts))
 
 

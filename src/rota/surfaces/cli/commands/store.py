@@ -389,19 +389,15 @@ def _serving(serving: Serving) -> list[Finding]:
     """Nodes that are silent are named; they are trouble if nobody does what they did."""
     silent = [f"{node.id} for {length(serving.at - node.seen_at)}" for node in serving.silent]
     about = f"; silent: {_names(silent)}" if silent else ""
+    has_scheduler = serving.silent_scheduler is None
+    advice = "a scheduler died and none is alive: start `rota up` or `rota scheduler run`"
     found = f"{len(serving.alive):,} alive{about}"
-    missed = serving.silent_scheduler
-    if missed is not None:
-        advice = "a scheduler died and none is alive: start `rota up` or `rota scheduler run`"
-        return [Finding("nodes", False, found, advice), *_unhandled(serving)]
-    return [Finding("nodes", True, found), *_unhandled(serving)]
-
-
-def _unhandled(serving: Serving) -> list[Finding]:
-    if not serving.unhandled:
-        return []
-    names = [f"{sentence} ({number:,} pending)" for sentence, number in serving.unhandled.items()]
-    return [Finding("handlers", False, _names(names, "; "), "start a worker that has handlers for them")]
+    findings = [Finding("nodes", has_scheduler, found, "" if has_scheduler else advice)]
+    if serving.unhandled:
+        names = [f"{sentence} ({number:,} pending)" for sentence, number in serving.unhandled.items()]
+        advice = "start a worker that has handlers for them"
+        findings.append(Finding("handlers", False, _names(names, "; "), advice))
+    return findings
 
 
 def _workflows(troubles: Sequence[str]) -> list[Finding]:
