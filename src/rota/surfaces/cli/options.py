@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -38,6 +38,7 @@ __all__ = [
     "WALL_TIME",
     "Named",
     "clearable",
+    "given",
     "json_lines",
     "one_value",
     "page_options",
@@ -54,7 +55,7 @@ _TIMES = "write it as 2026-01-28T09:00:00Z, 2026-01-28T09:00+01:00, or 2026-01-2
 
 
 class Typed(click.ParamType[T]):
-    """What is typed, as `read` understands it; a ValueError says why it does not. The help calls it `name`."""
+    """A parameter that is read by a function, whose ValueError says what is wrong. The help calls it `name`."""
 
     def __init__(self, name: str, read: Callable[[str], T]) -> None:
         self.name = name
@@ -137,15 +138,15 @@ def _retry_policy(text: str) -> RetryPolicy:
     from ...domain.model import RetryPolicy
     from ...domain.options import Duration, RetryPolicyOptions, options_of, value_type
 
-    given: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for part in text.split(","):
         name, _, value = (each.strip() for each in part.partition("="))
         if name not in options_of(RetryPolicyOptions):
             accepted = ", ".join(options_of(RetryPolicyOptions))
             raise ValueError(f"{part!r:.60} is not a part of it; accepted are {accepted}, as in initial=5s")
         is_duration = value_type(RetryPolicyOptions, name) == Duration
-        given[name] = _duration(value) if is_duration else _number(part, value)
-    return RetryPolicy(**given)
+        found[name] = _duration(value) if is_duration else _number(part, value)
+    return RetryPolicy(**found)
 
 
 def _number(part: str, value: str) -> float:
@@ -234,7 +235,7 @@ _FLAGS = {
 }
 """Shorter to type than the name."""
 _COMPLETED = {"task_type": "kinds", "timezone": "zones"}
-"""What the shell completes, by `completing`."""
+"""Names that `completing` completes in a shell."""
 _METAVARS = {"cron": "LINE", "rrule": "RULE", "timezone": "ZONE", "task_type": "TYPE"}
 
 
@@ -247,6 +248,11 @@ def together(*options: Decorator) -> Decorator:
         return function
 
     return decorate
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Without those that were not typed."""
+    return {name: value for name, value in options.items() if value is not None and value != ()}
 
 
 def page_options(limit: int) -> Decorator:

@@ -8,7 +8,7 @@ import click
 
 from ...durations import short
 from ..command import command
-from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, page_options, together
+from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, given, page_options, together
 from ..render import Cell, size_in_words
 from ..session import Session, with_session
 
@@ -143,8 +143,7 @@ _limit_options = together(
 
 
 def _limits_in(options: dict[str, Any]) -> dict[str, Any]:
-    chosen = {name: value for name, value in options.items() if value is not None}
-    return {name: None if value == NONE else value for name, value in chosen.items()}
+    return {name: None if value == NONE else value for name, value in given(options).items()}
 
 
 @command(
@@ -238,9 +237,9 @@ def resume_tenant(session: Session, name: str) -> None:
 
 
 def _limits_in_words(tenant: Tenant) -> str:
-    given = tenant.limits
-    pending = "no limit to" if given.pending_tasks is None else f"{given.pending_tasks:,}"
+    most = tenant.limits
+    pending = "no limit to" if most.pending_tasks is None else f"{most.pending_tasks:,}"
     return (
-        f"{given.schedules:,} schedules, {pending} pending tasks, times at least {short(given.minimum_interval)} apart,"
-        f" input up to {size_in_words(given.input_bytes)}"
+        f"{most.schedules:,} schedules, {pending} pending tasks, times at least {short(most.minimum_interval)} apart,"
+        f" input up to {size_in_words(most.input_bytes)}"
     )

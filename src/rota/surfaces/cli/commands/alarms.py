@@ -11,7 +11,7 @@ from ....domain.options import AlarmOptions
 from ...durations import short
 from .. import completing
 from ..command import command
-from ..options import SCHEDULE, TIME, shape_options
+from ..options import SCHEDULE, TIME, given, shape_options
 from ..render import Cell
 from ..session import Session, with_session
 
@@ -77,17 +77,17 @@ def _row(session: Session, alarm: Alarm, now: datetime) -> list[Cell | str]:
 def rules(session: Session, tag: str | None, remove: bool, **options: Any) -> None:
     """The rules of tags: they hold for every schedule whose target has the tag, and has no such rule of its own. With
     options: the rules of the tag, instead of those it had."""
-    given = {name: value for name, value in options.items() if value is not None}
-    if (given or remove) and tag is None:
+    wanted = given(options)
+    if (wanted or remove) and tag is None:
         raise click.UsageError("name the tag that the rules are for")
-    if given and remove:
+    if wanted and remove:
         raise click.UsageError("give rules, or --remove")
 
     async def act(queue: Queue) -> dict[str, AlarmRules]:
         if tag is not None and remove:
             await queue.remove_alarm_rules(tag)
-        elif tag is not None and given:
-            await queue.set_alarm_rules(tag, **given)
+        elif tag is not None and wanted:
+            await queue.set_alarm_rules(tag, **wanted)
         found = await queue.alarm_rules()
         return found if tag is None else {name: each for name, each in found.items() if name == tag}
 
@@ -105,9 +105,9 @@ def _show_rules(session: Session, found: dict[str, AlarmRules]) -> None:
 
 
 def _words(rules: AlarmRules) -> str:
-    given = [(name, getattr(rules, name)) for name in rules.__struct_fields__]
+    values = [(name, getattr(rules, name)) for name in rules.__struct_fields__]
     return ", ".join(
         f"{name.removeprefix('alarm_')} {value if isinstance(value, int) else short(value)}"
-        for name, value in given
+        for name, value in values
         if value is not None
     )

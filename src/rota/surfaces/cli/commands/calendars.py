@@ -10,7 +10,7 @@ from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
 from ...words import counted
 from .. import completing
 from ..command import command
-from ..options import TIME, shape_options, together
+from ..options import TIME, given, shape_options, together
 from ..render import Cell
 from ..session import Session, with_session
 
@@ -39,9 +39,9 @@ _options = together(
 @click.argument("name")
 @_options
 @with_session
-def create(session: Session, name: str, **given: Any) -> None:
+def create(session: Session, name: str, **options: Any) -> None:
     """Store days and windows under a name. Schedules name it in --exclude or --only."""
-    fields = _given(given)
+    fields = _fields(options)
     made = session.run(lambda queue: queue.create_calendar(name, **fields), creates=True)
     _answer(session, made, "created")
 
@@ -55,9 +55,9 @@ def create(session: Session, name: str, **given: Any) -> None:
 @_options
 @click.option("--version", type=int, help="Only if it is still at this version.")
 @with_session
-def update(session: Session, name: str, version: int | None, **given: Any) -> None:
+def update(session: Session, name: str, version: int | None, **options: Any) -> None:
     """Change what is named, nothing else; days given replace all that were there. Its schedules are planned anew."""
-    changes = _given(given)
+    changes = _fields(options)
     if not changes:
         raise click.UsageError("nothing to change was given")
     changed = session.run(lambda queue: queue.update_calendar(name, version=version, **changes))
@@ -115,8 +115,8 @@ def delete(session: Session, name: str) -> None:
     session.tell({"name": name, "deleted": True}, f"deleted {name}")
 
 
-def _given(given: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: value for name, value in given.items() if value is not None and value != ()}
+def _fields(options: dict[str, Any]) -> dict[str, Any]:
+    fields = given(options)
     if "ics" in fields:
         fields["ics"] = _read(fields["ics"])
     return fields

@@ -11,7 +11,7 @@ from ....domain.options import ScheduleOptions
 from ... import words
 from .. import completing
 from ..command import command
-from ..options import JSON, SCHEDULE, TEMPLATE, TIME, WALL_TIME, clearable, shape_options
+from ..options import JSON, SCHEDULE, TEMPLATE, TIME, WALL_TIME, clearable, given, shape_options
 from ..session import Session, with_session
 from .plans import check_can_ask
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = ("status", "pause_note")
-"""What `--paused` and `--draft`, and `rota schedule pause`, say."""
+"""Options that `--paused` and `--draft`, and `rota schedule pause`, stand for."""
 CLEARABLE = clearable(ScheduleOptions, leave_out=_ELSEWHERE)
 
 
@@ -55,14 +55,14 @@ _template = click.option(
 )
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _fields(options: dict[str, Any]) -> dict[str, Any]:
     from ....domain.model import TemplateTarget
 
-    given = {name: value for name, value in options.items() if value is not None and value != ()}
-    template = given.pop("template", None)
-    if template is not None and "task_type" in given:
+    fields = given(options)
+    template = fields.pop("template", None)
+    if template is not None and "task_type" in fields:
         raise click.UsageError("--template was given together with --task-type; give one of them")
-    return given if template is None else {**given, "target": TemplateTarget(template_id=template)}
+    return fields if template is None else {**fields, "target": TemplateTarget(template_id=template)}
 
 
 @command(
@@ -93,7 +93,7 @@ def create(session: Session, schedule_id: str, **options: Any) -> None:
     _changed(
         session,
         "created",
-        lambda queue: queue.create_schedule(schedule_id, **_given(options)),
+        lambda queue: queue.create_schedule(schedule_id, **_fields(options)),
         creates=True,
         warn=True,
     )
@@ -118,7 +118,7 @@ def update(
 ) -> None:
     """Change what is named, nothing else. A new timing counts from now; an edit never runs anything by
     itself."""
-    changes = _given(options) | {name.replace("-", "_"): None for name in clear}
+    changes = _fields(options) | {name.replace("-", "_"): None for name in clear}
     if not changes:
         raise click.UsageError("nothing to change was given")
     _changed(

@@ -10,7 +10,7 @@ import click
 from ....domain.options import TemplateOptions
 from .. import completing
 from ..command import command
-from ..options import JSON, TEMPLATE, TIME, clearable, page_options, shape_options, together
+from ..options import JSON, TEMPLATE, TIME, clearable, given, page_options, shape_options, together
 from ..render import Cell, written
 from ..session import Session, with_session
 
@@ -55,9 +55,9 @@ _what = together(
 _options = together(_what, shape_options(TemplateOptions, times=TIME))
 
 
-def _fields(given: dict[str, Any]) -> dict[str, Any]:
-    """What was given, as the fields of a template."""
-    fields = {name: value for name, value in given.items() if value is not None and value != ()}
+def _fields(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a template that were given."""
+    fields = given(options)
     headers, body = fields.pop("headers", ()), fields.pop("body", None)
     ways = [name for name in ("kind", "shell", "http", "command") if name in fields]
     if len(ways) > 1:
@@ -102,9 +102,9 @@ def _request(text: str, headers: tuple[str, ...], body: Any) -> dict[str, Any]:
 @click.argument("alias")
 @_options
 @with_session
-def create(session: Session, alias: str, **given: Any) -> None:
+def create(session: Session, alias: str, **options: Any) -> None:
     """Store what to run: a kind of task, a shell command or an HTTP request, under a name."""
-    fields = _fields(given)
+    fields = _fields(options)
     if "runtime" not in fields:
         raise click.UsageError("nothing to run was given; give one of --kind, --shell, --http and --command")
     made = session.run(lambda queue: queue.create_template(alias, **fields), creates=True)
@@ -124,10 +124,10 @@ def create(session: Session, alias: str, **given: Any) -> None:
 @click.option("--if-version", "version", type=int, help="Only if it is still at this version.")
 @with_session
 def update(
-    session: Session, template: str, clear: tuple[str, ...], version: int | None, **given: Any
+    session: Session, template: str, clear: tuple[str, ...], version: int | None, **options: Any
 ) -> None:
     """Change what is named, nothing else. Tasks that were started keep what they were started with."""
-    changes = _fields(given) | {name.replace("-", "_"): None for name in clear}
+    changes = _fields(options) | {name.replace("-", "_"): None for name in clear}
     if not changes:
         raise click.UsageError("nothing to change was given")
     changed = session.run(lambda queue: queue.update_template(template, version=version, **changes))

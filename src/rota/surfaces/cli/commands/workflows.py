@@ -11,7 +11,7 @@ import click
 from ...durations import relative, short
 from .. import completing
 from ..command import command
-from ..options import JSON_TEXT, one_value, page_options
+from ..options import JSON_TEXT, given, one_value, page_options
 from ..render import Cell, Screen, styled, written
 from ..session import Session, with_session
 from .tasks import STATUSES, about_status, contents_of, show_page
@@ -40,9 +40,8 @@ _LONGEST = 200
 @with_session
 def start(session: Session, kind: str, text: str | None, **options: Any) -> None:
     """Start a workflow. Its id is printed."""
-    given = {name: value for name, value in options.items() if value is not None}
     input = _value(text, "the input")
-    task = session.run(lambda queue: queue.start_workflow(kind, input, **given), creates=True)
+    task = session.run(lambda queue: queue.start_workflow(kind, input, **given(options)), creates=True)
     session.tell(task, task.id)
 
 
@@ -115,7 +114,7 @@ def _row(screen: Screen, task: Task, step: Step, now: datetime) -> Sequence[Cell
 
 
 def _result(screen: Screen, step: Step) -> str:
-    """What came of it; of a child the beginning of its id, too, by which it is found."""
+    """The result or the error of a step; of a child the beginning of its id, too, by which it is found."""
     result = "" if step.output is None else written(step.output)
     if step.error is not None:
         result = str(step.error)
