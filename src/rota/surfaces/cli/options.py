@@ -264,7 +264,7 @@ def page_options(limit: int) -> Decorator:
 
 
 def shape_options(
-    shape: type, *, times: click.ParamType[datetime], leave_out: Collection[str] = ()
+    shape: type, *, times: click.ParamType[datetime] = TIME, leave_out: Collection[str] = ()
 ) -> Decorator:
     """Every option of the shape, under its name."""
     from ...domain.options import options_of, value_type

@@ -11,7 +11,7 @@ from ....domain.options import AlarmOptions
 from ...durations import short
 from .. import completing
 from ..command import command
-from ..options import SCHEDULE, TIME, given, shape_options
+from ..options import SCHEDULE, given, shape_options
 from ..render import Cell
 from ..session import Session, with_session
 
@@ -71,7 +71,7 @@ def _row(session: Session, alarm: Alarm, now: datetime) -> list[Cell | str]:
     ]
 )
 @click.argument("tag", required=False)
-@shape_options(AlarmOptions, times=TIME)
+@shape_options(AlarmOptions)
 @click.option("--remove", is_flag=True, help="Take its rules away.")
 @with_session
 def rules(session: Session, tag: str | None, remove: bool, **options: Any) -> None:

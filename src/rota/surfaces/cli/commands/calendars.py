@@ -10,7 +10,7 @@ from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
 from ...words import counted
 from .. import completing
 from ..command import command
-from ..options import TIME, given, shape_options, together
+from ..options import given, shape_options, together
 from ..render import Cell
 from ..session import Session, with_session
 
@@ -21,7 +21,7 @@ __all__ = ["create", "delete", "list_calendars", "show", "update"]
 
 _options = together(
     click.option("--day", "days", multiple=True, metavar="DAY", help="Such as 2027-12-24; may be repeated."),
-    shape_options(CalendarOptions, times=TIME, leave_out=("days", "ics")),
+    shape_options(CalendarOptions, leave_out=("days", "ics")),
     click.option("--ics", metavar="FILE", help="A file with all-day events; - reads what is piped in."),
 )
 

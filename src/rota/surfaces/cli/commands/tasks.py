@@ -15,7 +15,7 @@ from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
 from ..command import command
-from ..options import DURATION, JSON_TEXT, SCHEDULE, TIME, json_lines, page_options, shape_options, together
+from ..options import DURATION, JSON_TEXT, SCHEDULE, json_lines, page_options, shape_options, together
 from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 
@@ -93,7 +93,7 @@ task_filters = together(
 )
 @click.option("--lines", is_flag=True, help="Take every line of the input as a task of its own.")
 @click.option("--in", "--delay", "delay", type=DURATION, help="Run it after this long: 30s 5m 1h 7d 2w.")
-@shape_options(SubmitOptions, times=TIME)
+@shape_options(SubmitOptions)
 @with_session
 def submit(session: Session, task_type: str, text: str | None, lines: bool, **given: Any) -> None:
     """Submit a task, to run now or later.

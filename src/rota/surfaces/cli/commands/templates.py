@@ -10,7 +10,7 @@ import click
 from ....domain.options import TemplateOptions
 from .. import completing
 from ..command import command
-from ..options import JSON, TEMPLATE, TIME, clearable, given, page_options, shape_options, together
+from ..options import JSON, TEMPLATE, clearable, given, page_options, shape_options, together
 from ..render import Cell, written
 from ..session import Session, with_session
 
@@ -52,7 +52,7 @@ _what = together(
         help="A JSON Schema that the parameters must fit.",
     ),
 )
-_options = together(_what, shape_options(TemplateOptions, times=TIME))
+_options = together(_what, shape_options(TemplateOptions))
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:
