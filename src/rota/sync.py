@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError
+from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from .domain.errors import Unavailable
@@ -220,14 +221,12 @@ class Handle(Generic[R]):
 def _bridged(name: str, method: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., T]:
     """The method, called on the asynchronous queue through the portal."""
 
+    @wraps(method, assigned=("__name__", "__doc__", "__annotations__"))
     def call(self: Queue, *args: Any, **kwargs: Any) -> T:
         answer: T = self._portal.call(getattr(self._queue, name)(*args, **kwargs))
         return answer
 
-    for about in ("__name__", "__doc__", "__annotations__"):
-        setattr(call, about, getattr(method, about))
     call.__qualname__ = f"{Queue.__qualname__}.{name}"
-    call.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]  # what `help` shows
     return call
 
 
