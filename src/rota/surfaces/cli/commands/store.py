@@ -98,14 +98,14 @@ def config(session: Session) -> None:
     from ...settings import FIELDS
 
     settings = session.settings()
-    shown = {
-        field.name: _masked(settings[field.name]) if field.is_secret else _shown(settings[field.name])
+    values = {
+        field.name: _masked(settings[field.name]) if field.is_secret else settings[field.name]
         for field in FIELDS
     }
     sources = {field.name: settings.found[field.name].source for field in FIELDS}
     if session.as_json:
         document: dict[str, Any] = {
-            name: {"value": value, "source": sources[name]} for name, value in shown.items()
+            name: {"value": _shown(value), "source": sources[name]} for name, value in values.items()
         }
         document["profile"] = {"value": settings.profile.value, "source": settings.profile.source}
         document["file"] = str(settings.file) if settings.file else None
@@ -113,9 +113,7 @@ def config(session: Session) -> None:
     rows: list[list[Cell | str]] = [
         [
             field.name,
-            Cell(
-                _in_words(field.name, shown[field.name] if field.is_secret else settings[field.name]), "bold"
-            ),
+            Cell(_in_words(field.name, values[field.name]), "bold"),
             Cell(sources[field.name], "cyan"),
             field.about,
         ]
