@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from types import TracebackType
 from typing import Any, TypeVar
 
 from ...domain.errors import Invalid
@@ -47,9 +46,7 @@ class Queue(
     async def __aenter__(self) -> Queue:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *about: object) -> None:
         await self.close()
 
     async def close(self) -> None:

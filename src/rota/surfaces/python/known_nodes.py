@@ -6,7 +6,6 @@ than that: if the nodes cannot be read, nothing is known, and nothing is said.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -34,13 +33,6 @@ class KnownNodes:
     def __init__(self) -> None:
         self._fleet: Fleet | None = None
         self._read_at: float | None = None
-
-    async def warn(
-        self, store: Store, clock: Clock, tenant: str, asked: Iterable[tuple[str, str]], stacklevel: int
-    ) -> None:
-        """Warn of each kind that nobody handles in its queue. `stacklevel` counts from the caller of this."""
-        for sentence in await self.unhandled(store, clock, tenant, asked):
-            warnings.warn(sentence, UnhandledKind, stacklevel + 1)
 
     async def unhandled(
         self, store: Store, clock: Clock, tenant: str, asked: Iterable[tuple[str, str]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -18,7 +19,7 @@ from ....engine.clock import Clock, NewId, SystemClock, new_id
 from ....engine.work import commit
 from ....stores.base import Store, Work
 from .. import arguments
-from ..known_nodes import KnownNodes
+from ..known_nodes import KnownNodes, UnhandledKind
 
 __all__ = [
     "CANDIDATES",
@@ -111,7 +112,8 @@ class Calls:
 
     async def _warn_of_unhandled(self, *asked: tuple[str, str]) -> None:
         """Warn the caller's caller of each (kind, queue) that no live worker handles."""
-        await self._known_nodes.warn(self.store, self.clock, self.tenant, asked, stacklevel=3)
+        for sentence in await self._known_nodes.unhandled(self.store, self.clock, self.tenant, asked):
+            warnings.warn(sentence, UnhandledKind, stacklevel=3)
 
     async def _commit(self, work: Work[T]) -> T:
         return await commit(self.store, self.clock, work)
