@@ -79,12 +79,12 @@ class TaskCalls(Calls):
         return submitted
 
     async def get(self, task_id: str) -> Task:
-        return await self.store.read(queries.one_task(self.tenant, task_id_of("task_id", task_id)))
+        return await self.store.read(queries.one_task(self.tenant, task_id_of(task_id)))
 
     async def task_id(self, beginning: str) -> str:
         """The id of the one task whose id begins so. With more than 100,000 tasks at least 8 characters are needed.
         What cannot be the beginning of an id is taken as it is."""
-        text = task_id_of("task_id", beginning)
+        text = task_id_of(beginning)
         if len(text) >= WHOLE or not _BEGINNING.fullmatch(text):
             return text
         found = await self.store.read(queries.tasks_by_beginning(self.tenant, text, CANDIDATES + 1))
@@ -130,7 +130,7 @@ class TaskCalls(Calls):
     async def cancel(self, task_id: str, reason: str = "") -> Task:
         """Cancel a task: at once if it is pending; if it is running its handler is asked to stop."""
         why = check_text("reason", reason)
-        work = commands.cancel_task(self.tenant, task_id_of("task_id", task_id), self.actor, why)
+        work = commands.cancel_task(self.tenant, task_id_of(task_id), self.actor, why)
         return await self._commit(work)
 
     request_cancellation = cancel
@@ -183,17 +183,13 @@ class TaskCalls(Calls):
 
     async def mark_expired(self, task_id: str) -> Task:
         """Expire a pending task by hand."""
-        return await self._commit(
-            commands.expire_task(self.tenant, task_id_of("task_id", task_id), self.actor)
-        )
+        return await self._commit(commands.expire_task(self.tenant, task_id_of(task_id), self.actor))
 
     async def replay(self, task_id: str, *, from_step: str | None = None) -> Task:
         """Run a failed or cancelled task again, with fresh retries. A workflow goes on where it failed, or from the
         step with this key: what came before is not done again."""
         step = None if from_step is None else check_text("from_step", from_step)
-        return await self._commit(
-            commands.replay_task(self.tenant, task_id_of("task_id", task_id), self.actor, step)
-        )
+        return await self._commit(commands.replay_task(self.tenant, task_id_of(task_id), self.actor, step))
 
     async def replay_many(
         self,
@@ -235,13 +231,11 @@ class TaskCalls(Calls):
 
     async def archive(self, task_id: str) -> Task:
         """Put an ended task away."""
-        return await self._commit(
-            commands.archive_task(self.tenant, task_id_of("task_id", task_id), self.actor)
-        )
+        return await self._commit(commands.archive_task(self.tenant, task_id_of(task_id), self.actor))
 
     async def wait(self, task_id: str, timeout: Duration | None = None) -> Task:  # noqa: ASYNC109  a word of the API
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
-        id = task_id_of("task_id", task_id)
+        id = task_id_of(task_id)
         async with asyncio.timeout(
             None if timeout is None else check_duration("timeout", timeout).total_seconds()
         ):
@@ -310,10 +304,10 @@ def _pairs(tasks: object) -> Iterable[tuple[str, Any]]:
 
 def _ids(values: object) -> tuple[str, ...]:
     listed = _listed("task_ids", values, "give a list of the ids of tasks")
-    return tuple(task_id_of(f"task_ids[{number}]", value) for number, value in enumerate(listed))
+    return tuple(task_id_of(value, f"task_ids[{number}]") for number, value in enumerate(listed))
 
 
-def task_id_of(field: str, value: object) -> str:
+def task_id_of(value: object, field: str = "task_id") -> str:
     if not isinstance(value, str) or not value or storable(value) != value:
         raise Invalid(field, f"{shown(value)} is not an id", "give the id of a task")
     return value

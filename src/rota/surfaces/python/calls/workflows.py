@@ -69,20 +69,20 @@ class WorkflowCalls(TaskCalls):
     ) -> Task:
         """Send a signal to a workflow that has not ended. When this returns it is kept until `ctx.receive(name)` takes
         it, once. The same `idempotency_key` is the same signal."""
-        signal = self._signal(task_id_of("task_id", task_id), name, payload, idempotency_key)
+        signal = self._signal(task_id_of(task_id), name, payload, idempotency_key)
         return await self._commit(commands.send_signal(self.tenant, signal))
 
     async def steps(self, task_id: str) -> Steps:
         """What a workflow did and waits for, oldest first."""
-        return await self.store.read(queries.steps_of_task(self.tenant, task_id_of("task_id", task_id)))
+        return await self.store.read(queries.steps_of_task(self.tenant, task_id_of(task_id)))
 
     async def unread_signals(self, task_id: str) -> list[Signal]:
         """What was sent to a workflow and not received yet, oldest first."""
-        return await self.store.read(queries.unread_signals(self.tenant, task_id_of("task_id", task_id)))
+        return await self.store.read(queries.unread_signals(self.tenant, task_id_of(task_id)))
 
     async def run_tree(self, task_id: str) -> RunTree:
         """A workflow with what it started: its steps, and the tasks and workflows below them."""
-        return await self.store.read(tree_of(self.tenant, task_id_of("task_id", task_id)))
+        return await self.store.read(tree_of(self.tenant, task_id_of(task_id)))
 
     def _signal(self, task_id: str, name: str, payload: Any, key: str | None) -> Signal:
         if key is not None and not check_text("idempotency_key", key, most=255):
