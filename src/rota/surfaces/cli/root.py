@@ -137,9 +137,8 @@ def completion(shell: str) -> None:
     assert found is not None
     maker = found(cli, {}, "rota", "_ROTA_COMPLETE")
     script = maker.source_template % maker.source_vars()
-    click.echo(
-        script.replace('string split ","', 'string split -m 1 ","')
-    )  # fish: descriptions have commas, too
+    # For fish: descriptions have commas, too.
+    click.echo(script.replace('string split ","', 'string split -m 1 ","'))
 
 
 _CHANGE = {

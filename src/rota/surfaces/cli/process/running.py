@@ -113,12 +113,10 @@ def _new_loop(options: ProcessOptions) -> asyncio.AbstractEventLoop:
 def _run_to_the_end(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
     """As `asyncio.run`, but without waiting for threads: a handler that never ends must not keep the process."""
     asyncio.set_event_loop(loop)
-    if hasattr(
-        signal, "SIGURG"
-    ):  # a loop is woken by signals only if it handles one itself; else one that comes just
-        loop.add_signal_handler(
-            signal.SIGURG, lambda: None
-        )  # before it waits is seen when something else wakes it
+    # A loop is woken by signals only if it handles one itself. Else a signal that comes just before it waits is seen
+    # when something else wakes it.
+    if hasattr(signal, "SIGURG"):
+        loop.add_signal_handler(signal.SIGURG, lambda: None)
     running = loop.create_task(work)
     try:
         _run_until_done(running, loop)
