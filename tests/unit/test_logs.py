@@ -74,13 +74,23 @@ def test_records_are_json_where_nobody_looks(stream: io.StringIO) -> None:
     assert "sesame" not in stream.getvalue()
 
 
-def test_records_are_lines_in_a_terminal() -> None:
+def test_records_are_lines_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
     terminal = Terminal()
     with logging_to("debug", terminal):
         logging.getLogger("shop").warning("careful", extra={"task": "t1", "tenant": "acme"})
     line = terminal.getvalue()
     assert "shop: careful  [tenant=acme task=t1]" in line
     assert "\x1b[33mwarning" in line
+
+
+def test_a_terminal_without_colours_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal()
+    with logging_to("warning", terminal):
+        logging.getLogger("shop").warning("careful")
+    assert "warning shop: careful" in terminal.getvalue()
+    assert "\x1b" not in terminal.getvalue()
 
 
 def test_the_level_is_warning_unless_given(stream: io.StringIO) -> None:

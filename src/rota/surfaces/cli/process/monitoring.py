@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 import sys
 from collections import deque
@@ -74,7 +75,7 @@ def logging_to(
     given): readable lines if it is a terminal, else a JSON document a line. `muted` names loggers that are left out."""
     stream = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Lines(coloured=True) if stream.isatty() else JsonLines())
+    handler.setFormatter(Lines() if stream.isatty() else JsonLines())
     handler.addFilter(lambda record: record.name not in muted)
     handler.addFilter(with_ids)
     root = logging.getLogger()
@@ -121,14 +122,10 @@ class JsonLines(logging.Formatter):
 class Lines(logging.Formatter):
     """For people: time, level, logger, message, and the ids behind it."""
 
-    def __init__(self, *, coloured: bool = False) -> None:
-        super().__init__()
-        self._coloured = coloured
-
     def format(self, record: logging.LogRecord) -> str:
         at = _at(record).astimezone().strftime("%H:%M:%S")
         level = f"{record.levelname.lower():<7}"
-        if self._coloured and record.levelname in _COLOURS:
+        if record.levelname in _COLOURS and not os.environ.get("NO_COLOR"):
             level = f"\x1b[{_COLOURS[record.levelname]}m{level}\x1b[0m"
         given = vars(record)
         ids = " ".join(f"{name}={given[name]}" for name in FIELDS if given.get(name) is not None)
