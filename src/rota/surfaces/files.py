@@ -35,7 +35,7 @@ _PLAIN: list[tuple[str, re.Pattern[str], Iterable[str]]] = [
     ("float", re.compile(r"^[-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?$"), "-+0123456789"),
     ("merge", re.compile(r"^<<$"), "<"),
 ]
-"""What is no text in YAML 1.2: its tag, how it is written, and how it begins."""
+"""Plain values that are no texts in YAML 1.2: the tag, how it is written, and how it begins."""
 Document = dict[str, dict[str, dict[str, Any]]]
 Report = Callable[[int], None]
 
@@ -50,7 +50,7 @@ def format_of(path: Path) -> str:
 
 
 def read(path: Path, *, report: Report | None = None) -> Document:
-    """What the file declares. An error names the file. `report` is called with how many bytes of YAML have been read;
+    """The declarations of a file. An error names it. `report` is called with how many bytes of YAML have been read;
     each counts half when it was parsed, and half when it has become a value."""
     format = format_of(path)
     text = _text("file", path)

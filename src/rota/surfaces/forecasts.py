@@ -162,7 +162,7 @@ def remarks(made: Forecast, clock: Clock) -> Iterator[str]:
 
 
 def spread_lines(spread: Spread, clock: Clock, shown: int = 20) -> Iterator[str]:
-    """What would move, and how far."""
+    """The schedules that would move, and how far."""
     yield from wrap(f"{_sentence(spread, clock)}.", _WIDTH)
     for each in spread.moves[:shown]:
         before, after = clock(each.before), clock(each.after)

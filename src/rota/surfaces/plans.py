@@ -133,7 +133,7 @@ def _times(times: TimeChanges) -> TimesAnswer:
 
 
 def lines(plan: Plan, *, prune: bool, most: int | None = 40) -> Iterator[str]:
-    """What would change, at most so many schedules and templates in full."""
+    """The changes, at most so many schedules and templates in full."""
     told = [each for each in plan.items if _is_told(each)]
     for item in islice(told, most):
         yield from _of_item(plan, item, prune)

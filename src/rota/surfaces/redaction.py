@@ -1,4 +1,4 @@
-"""What is shown to nobody: fields of inputs, outputs and metadata, by their name (`[redact] fields` of rota.toml).
+"""Fields of inputs, outputs and metadata that are shown to nobody, by their name (`[redact] fields` of rota.toml).
 
 The dashboard, the HTTP API and the command line hide them where a value becomes text, so that no page and no command
 has to think of it. Programs in Python read what is stored. What comes back as `[hidden]` means what is stored: an edit
@@ -95,7 +95,7 @@ def _redacted_answer(value: Any, names: frozenset[str]) -> Any:
 
 
 def restored(field: str, given: Any, stored: Any = None) -> Any:
-    """What was given, with what is stored for each `[hidden]`. Refused, if nothing is stored there."""
+    """A given value, with the stored one in place of each `[hidden]`. Refused, if nothing is stored there."""
     return _restored(field, given, stored, _names.get()) if _names.get() else given
 
 
@@ -121,7 +121,7 @@ def _restored(field: str, given: Any, stored: Any, names: frozenset[str]) -> Any
 
 
 def artifact(record: Artifact) -> Artifact:
-    """What a handler returned is an output, also when it is read as a file."""
+    """An artifact as it may be shown: the result of a handler is an output, also when it is read as a file."""
     if not _names.get() or record.name != RESULT or record.inline is None:
         return record
     body = msgspec.json.encode(shown(msgspec.json.decode(record.inline)))

@@ -34,7 +34,7 @@ def sentence(schedule: Schedule) -> str:
 
 
 def timing_words(timing: recurrence.Timing) -> str:
-    """What the timing means, and in which zone."""
+    """The meaning of a timing, and its zone."""
     if isinstance(timing, recurrence.Several):
         timing = recurrence.Several(tuple(_unanchored(part) for part in timing.timings))
         zones = {part.timezone for part in timing.timings if isinstance(part, Cron | RRule)}
@@ -62,7 +62,7 @@ def runs_what(schedule: Schedule, template: str | None = None) -> str:
 
 
 def state(schedule: Schedule, now: datetime, deleted_because: str = "") -> str:
-    """What the schedule is doing, and why."""
+    """The state of a schedule, and why it is in it."""
     if schedule.deleted_at is not None:
         way_back = f"; `rota schedule restore {schedule.id}` brings it back"
         because = f": {deleted_because}" if deleted_because else way_back

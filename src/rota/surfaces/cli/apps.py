@@ -78,7 +78,7 @@ def _where(problem: Exception) -> str:
 
 
 def next_command() -> str:
-    """What to do next here, in one or two lines."""
+    """The next thing to do here, in one or two lines."""
     found = list(apps_in(Path()))
     if not found:
         return f"Begin with {_typed('rota up --demo')}: schedules that fire before your eyes."

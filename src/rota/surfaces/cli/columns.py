@@ -1,4 +1,4 @@
-"""What fits into a line: which columns of a table are shown and how wide, how short ids can be, and where prose is
+"""Fitting into a line: which columns of a table are shown and how wide, how short ids can be, and where prose is
 broken."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _line(widths: Collection[int]) -> int:
 def _widened(
     least: dict[str, int], natural: dict[str, int], room: int, yields: Sequence[str]
 ) -> dict[str, int]:
-    """What is left of the line goes to those that gave way, the last to give way first."""
+    """The columns that gave way get what is left of the line, the last to give way first."""
     widths, left = dict(least), room - _line(least.values())
     for name in reversed(yields):
         if name in widths:

@@ -1,4 +1,4 @@
-"""What all commands share: help with examples, global options before or after the subcommand, lazy loading, and errors.
+"""The base of all commands: help with examples, global options before or after the subcommand, lazy loading, errors.
 
 An error is one sentence on stderr and an exit code (0 fine, 1 refused, 2 wrong usage). It is never a traceback, unless
 ROTA_DEBUG is set.

@@ -26,8 +26,8 @@ _FLAGS = {"kind": "type", "schedule_id": "schedule"}
 
 
 class _Found(Generic[T]):
-    """What a work has found, for `asyncio.run`: that writes its answer out twice, for nobody to see, which took a plan
-    of 25,000 schedules a second."""
+    """The answer of a work, hidden from `asyncio.run`: that writes an answer out twice, for nobody to see, which took a
+    second for a plan of 25,000 schedules."""
 
     def __init__(self, it: T) -> None:
         self.it = it

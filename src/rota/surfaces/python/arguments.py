@@ -66,10 +66,10 @@ __all__ = [
 ]
 
 _TIME_CURSOR = re.compile(r"\d{4}-\d\d-\d\dT[^~]+~[0-9a-f-]{36}")
-"""What `cursor_text` writes."""
+"""A cursor as `cursor_text` writes it."""
 
 _FOR_TASK = {name: option for name, option in options_of(TaskOptions).items() if name != "metadata"}
-"""What is given beside a target, for its task. A schedule has metadata of its own."""
+"""Options that are given beside a target, for its task. A schedule has metadata of its own."""
 _FITTING = ("input", *_FOR_TASK)
 OPTIONS = ("task_type", "target", *_FITTING)
 

@@ -376,7 +376,7 @@ def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str
 
 
 def _difference(screen: Screen, event: Event) -> str:
-    """What is not the same before and after."""
+    """The fields that differ before and after."""
     parts = [
         f"{name}: {_brief(screen, old)} → {_brief(screen, new)}"
         for name, old, new in differences(event)

@@ -58,7 +58,7 @@ def _node_row(session: Session, node: NodeState, now: datetime) -> list[Cell | s
 
 
 def _slots(node: NodeState) -> str:
-    """Those that were taken, as far as that is told, and all."""
+    """The slots that are taken, as far as that is told, of all."""
     return f"{node.slots}" if node.running is None else f"{sum(node.running.values())} of {node.slots}"
 
 

@@ -253,13 +253,13 @@ async def _conditions_of_a_service(store: Store) -> list[Finding]:
 
 
 async def _conditions(store: Store) -> list[Finding]:
-    """What a bucket must do, proved on the live one."""
+    """The promises of a bucket, proved on the live one."""
     advice = "this service cannot carry a queue: use one with conditional writes"
     return [_proved(proof, advice) for proof in await store.prove()]
 
 
 async def _upkeep(store: Store) -> list[Finding]:
-    """What a bucket needs for its upkeep, which fails quietly beside the work."""
+    """The rights that the upkeep of a bucket needs: without them it fails quietly beside the work."""
     return [_proved(proof, _UPKEEP) for proof in await store.prove_upkeep()]
 
 

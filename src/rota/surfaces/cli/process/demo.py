@@ -121,7 +121,7 @@ def _hints(address: str) -> tuple[str, ...]:
 
 
 def _exports(address: str) -> Iterator[str]:
-    """What another terminal needs, so that the lines below work as printed."""
+    """Lines that another terminal needs first, so that those below work as printed."""
     if shutil.which("rota") is None:
         yield f"export PATH={shlex.quote(sysconfig.get_path('scripts'))}:$PATH"
     yield f"export ROTA_STORE={shlex.quote(address)}"

@@ -1,5 +1,5 @@
-"""What happens in a running node, a line each: coloured in a terminal, plain in a pipe, JSON for programs. The printer
-is an observer of `engine/observe/telemetry.py`."""
+"""The printer of a running node: a line for each thing that happens, coloured in a terminal, plain in a pipe, JSON for
+programs. It is an observer of `engine/observe/telemetry.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process prints when it starts: what runs here, where, which schedules fire first, and which start a kind that
+"""The greeting of a process that starts: what runs here, where, which schedules fire first, and which start a kind that
 has no handler.
 
 It reads all schedules for that, a page at a time, and keeps a bounded part."""
@@ -90,7 +90,7 @@ def _say_what_runs(session: Session, options: ProcessOptions, queue: Queue) -> N
 
 
 def _warn_of_kinds_without_handler(session: Session, summary: ScheduleSummary) -> None:
-    """What such a schedule starts waits until there is a worker that has the handler."""
+    """Such a schedule starts tasks that wait until there is a worker with the handler."""
     for kind, lacking in sorted(summary.lacking.items()):
         unnamed = lacking.count - len(lacking.names)
         more = f" and {unnamed:,} more" if unnamed else ""

@@ -1,4 +1,4 @@
-"""What a process shows of itself: its log, and its metrics.
+"""The log of a process, and its metrics.
 
 The log is lines in a terminal, else JSON. Every record carries the ids that it is about: tenant, schedule, run, task,
 worker. The engine names them. A record that a handler logs, with any logger, has those of the task that is running.

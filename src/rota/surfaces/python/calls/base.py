@@ -1,4 +1,4 @@
-"""What the calls of a queue share: whose they are, how they commit, how a listing is paged."""
+"""The base of all calls of a queue: whose they are, how they commit, how a listing is paged."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 Report = Callable[[int], None]
-"""What a bulk call tells how far it is."""
+"""A function that a bulk call tells how far it is."""
 
 
 class DueRuns(list[Run]):

@@ -103,7 +103,8 @@ class PlanCalls(Calls):
     def _making(
         self, declared: Declaration, prune: bool, force: bool, known: Plan | None = None
     ) -> commands.MakePlan:
-        """What makes the plan; `known`, if it would be the same: that is half of the time of an apply."""
+        """A function that makes the plan. If that would be the `known` one, it is not made again: that is half of the
+        time of an apply."""
 
         def make(stored: Stored, at: datetime) -> Plan:
             wanted = _with_hidden(declared, stored)
@@ -123,7 +124,7 @@ class PlanCalls(Calls):
         return await self._declaration(files.read(Path(source)), self.app)
 
     async def _calendars(self, named: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-        """What is to be stored: holidays and events have become days."""
+        """The calendars as they are stored: holidays and events have become days."""
         found: dict[str, Mapping[str, Any]] = {}
         for name, options in named.items():
             with naming("calendar", name):
