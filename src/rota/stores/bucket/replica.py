@@ -57,7 +57,7 @@ class Replica:
 
     def walk(self, query: Query[Record], limit: int, results: LookupResults) -> Iterator[Row]:
         """The rows that the query finds, live and archived. No more than `limit` are taken."""
-        if isinstance(query, LatestRuns):  # each schedule by itself; the lookups of all of them are made together
+        if isinstance(query, LatestRuns):  # the lookups of all its schedules are made together
             asks = (partial(self._first, each, query.most, results) for each in query.by_schedule)
             return chain.from_iterable(answer_all(results, asks))
         live = walk_rows(self.live, query)
