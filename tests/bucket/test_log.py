@@ -21,6 +21,7 @@ from rota.domain.errors import Corrupt, Invalid, Unavailable
 from rota.domain.model import Task
 from rota.engine.clock import SystemClock
 from rota.stores.base import Store, Tx
+from rota.stores.bucket.commit import Committed
 from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import Tuning
@@ -116,6 +117,30 @@ async def test_what_others_wrote_is_told_though_a_commit_of_another_type_has_rea
     await put(two, schedule("s"))
     async with asyncio.timeout(5):  # else it would wait for the next change
         await waiting
+    await one.close()
+    await two.close()
+
+
+async def test_a_look_amid_a_commit_does_not_miss_what_others_write_after_it() -> None:
+    name, seldom = "looked at amid a commit", Tuning(views="off", poll_shortest=HOUR, poll_longest=HOUR)
+    one, two = (BucketStore(MemoryRequests(name), ManualClock(START), seldom) for _ in range(2))
+    await one.open()
+    await two.open()
+    loop, committer = asyncio.get_running_loop(), one.opened.committer
+    committed, looks = committer._committed, []
+
+    def looked_at(commit: Committed) -> None:
+        """In the writer thread: the entry has been applied, and its callers are yet to be told."""
+        one.opened.look(HOUR)
+        committed(commit)
+        asyncio.run_coroutine_threadsafe(put(two, task("b")), loop).result()
+        one.opened.log.catch_up()
+        looks.append(one.opened.look(HOUR))
+
+    committer._committed = looked_at
+    await put(one, schedule("s"))
+    assert looks == [True]
+    committer._committed = committed
     await one.close()
     await two.close()
 

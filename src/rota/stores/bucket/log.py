@@ -154,6 +154,8 @@ class Log:
         """Entries up to here may be gone: an entry of the log has announced it."""
         self.next_floor = 0
         """The floor that our next entry announces."""
+        self.entries_read = 0
+        """How many entries and snapshots were read and applied: others wrote them, or we did without an answer."""
         self.bytes_since_snapshot = 0
         self.snapshot_bytes = 0
         self.contention = Contention(time.stopwatch, sleep)
@@ -293,6 +295,7 @@ class Log:
         with self.replica.lock:
             if entry.number == self.replica.number + 1:
                 self.replica.apply(entry.number, rows, deletes, entry.leave, entry.segment)
+                self.entries_read += 1
                 if entry.node != self.node:
                     self.contention.seen(entry.node)
                 self.bytes_since_snapshot += sum(len(row.body) for row in rows)
@@ -329,6 +332,7 @@ class Log:
         with self.replica.lock:
             if found is not None and (self._position_at is None or found.about.number > self.replica.number):
                 self.replica.reset(found)
+                self.entries_read += 1
                 self.snapshots = dict(found.about.snapshots)
                 self.learn(found.about.number, found.about.floor)
                 self.snapshot_bytes, self.bytes_since_snapshot = found.size, 0

@@ -32,7 +32,7 @@ from ..threads import Threads
 from ..waiting import Waiters
 from ..works import Groups, drive
 from .archive.lookups import ArchiveReads, SegmentCache
-from .commit import Committed, Committer
+from .commit import Committer
 from .contents import BucketContents
 from .log import Log
 from .replica import BucketTx, Replica
@@ -139,19 +139,18 @@ class OpenBucket:
         self.log = Log(bucket, self.replica, self.time, tuning, node, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
         self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
-        self.committer = Committer(self.log, self._committed)
+        self.committer = Committer(self.log, lambda commit: self.upkeep.committed(commit))
         self.groups = Groups(self._writer, self.committer.commit, self._changed)
         self.waiters = Waiters(self.time.now)
         self.poller = LogPoller(self._reader, self.look, self.waiters.changed, tuning)
         self.upkeep = Upkeep(self.log, self.segment_cache, lambda work: self.groups.run(work, PLAIN_COMMIT))
-        self._own_entries = 0
         self._told = 0
-        """How many entries of other nodes the callers that wait have been told of."""
+        """How many of the entries that were read the callers that wait have been told of."""
 
     async def start(self, *, migrate_now: bool) -> None:
         self.log.may_begin = migrate_now
         await self.run(self._catch_up)
-        self._told = self.replica.number
+        self._told = self.log.entries_read
         self.upkeep.start()
 
     async def close(self) -> None:
@@ -216,13 +215,8 @@ class OpenBucket:
 
     def _have_others_written(self) -> bool:
         """Whether other nodes have, since it was asked last."""
-        told, self._told = self._told, self.replica.number - self._own_entries
+        told, self._told = self._told, self.log.entries_read
         return told != self._told
-
-    def _committed(self, commit: Committed) -> None:
-        """Called in the writer thread."""
-        self._own_entries += 1
-        self.upkeep.committed(commit)
 
     def _changed(self, written: RecordTypes) -> None:
         """A commit may have read entries of other nodes on its way, and anyone may wait for what is in them."""
