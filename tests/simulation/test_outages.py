@@ -94,7 +94,7 @@ def lose_answers_to_claims(
     world: World, number: int, then: Callable[[], Awaitable[object]] | None = None
 ) -> None:
     """The next claims are done, and not answered. `then` is awaited after each."""
-    transact, left = world.store.transact, number
+    transact, left = type(world.store).transact.__get__(world.store), number
 
     async def losing(work: Any, /, *options: Any) -> Any:
         nonlocal left
@@ -129,6 +129,36 @@ def test_a_claim_whose_answer_is_lost_holds_up_its_tasks_for_a_moment_only(tmp_p
         assert len(began) == 5
         assert max(began[:3]) < SECOND
         assert not [signal for signal in world.signals if isinstance(signal, LeaseLost)]
+
+    play(one, STORES["memory"], tmp_path)
+
+
+def test_a_claim_that_is_answered_late_is_kept_from_then_on(tmp_path: Path) -> None:
+    """Little is left of its lease when it is found: it is renewed at once, and not after a third of a whole one."""
+
+    async def one(world: World) -> None:
+        starts = 0
+
+        @world.app.task("work")
+        async def work() -> None:
+            nonlocal starts
+            starts += 1
+            await asyncio.sleep(60)
+
+        async def is_over() -> None:
+            if world.clock.now() > START + 26 * SECOND:
+                lose_answers_to_claims(world, 0)
+
+        await world.queue.submit("work")
+        lose_answers_to_claims(world, 1000, is_over)
+        async with world.running(lease=30):
+            await world.at(30 * SECOND)
+            [task] = await world.tasks()
+            assert task.lease_expires_at is not None
+            assert task.lease_expires_at > START + 50 * SECOND
+            await world.at(200 * SECOND)
+        [task] = await world.tasks()
+        assert (task.status, task.attempt, starts) == ("completed", 1, 1)
 
     play(one, STORES["memory"], tmp_path)
 

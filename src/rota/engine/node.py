@@ -482,9 +482,11 @@ class Worker(Node):
             await asyncio.gather(*loops, return_exceptions=True)
 
     def _longest_rest(self) -> timedelta:
-        """Who holds leases or results comes back in time for them, and before anyone takes them for lost."""
+        """Who holds leases or results, or may do so, comes back in time for them, and before anyone takes them for
+        lost."""
         longest = super()._longest_rest()
-        return longest if self.tasks.is_idle else min(longest, self._lease / 10, GRACE / 2)
+        holds_none = self.tasks.is_idle and not self.tasks.may_hold_more
+        return longest if holds_none else min(longest, self._lease / 10, GRACE / 2)
 
     async def _watch_for_blocks(self) -> None:
         if isinstance(self.queue.clock, SystemClock):  # in virtual time nothing blocks
