@@ -92,6 +92,24 @@ def test_no_page_shows_what_is_hidden(served: Served, made: dict[str, str]) -> N
     assert said >= 5
 
 
+@pytest.mark.parametrize("headers", [{}, {"Rota-Progress": "lines"}], ids=["at once", "behind its steps"])
+def test_no_call_answers_what_is_hidden(
+    served: Served, made: dict[str, str], headers: dict[str, str]
+) -> None:
+    declared = {"report": {"task_type": "echo", "cron": "0 7 1 * *", "input": HIDDEN, "metadata": HIDDEN}}
+    for name, given in (
+        ("get", {"task_id": made["task"]}),
+        ("get_schedule", {"schedule_id": "report"}),
+        ("plan", {"source": {"schedules": declared}}),
+        ("export", {}),
+    ):
+        answer = served.client().post(f"/api/tenants/default/calls/{name}", json=given, headers=headers)
+        assert answer.status_code == 200
+        assert ("Rota-Progress" in answer.headers) is (bool(headers) and name == "plan")
+        assert SECRET not in answer.text
+        assert "[hidden]" in answer.text
+
+
 def test_no_event_tells_what_is_hidden(served: Served) -> None:
     client = served.client()
     with client.stream(

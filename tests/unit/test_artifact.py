@@ -1,4 +1,4 @@
-"""Which names, types and sizes are accepted, and what keys of contents say."""
+"""Which names, types and sizes are accepted, what keys of contents say, and what takes the place of what."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from records import task
 from rota.domain import artifact as rules
-from rota.domain.errors import Invalid
+from rota.domain.errors import Invalid, Refused
+from rota.domain.model import TaskStatus
 
 AT = datetime(2026, 1, 28, 17, 0, 5, tzinfo=UTC)
 
@@ -69,3 +72,30 @@ def test_the_most_that_one_may_be() -> None:
     assert rules.check_size("x", rules.MOST_BYTES) == rules.MOST_BYTES
     with pytest.raises(Invalid, match="size: 'x' has 5,368,709,121 bytes; the most is 5,368,709,120"):
         rules.check_size("x", rules.MOST_BYTES + 1)
+
+
+FACTS: dict[str, Any] = {"media_type": "text/plain", "size": 2, "digest": "f" * 64, "inline": b"hi"}
+HELD = task("t", status=TaskStatus.RUNNING, worker_id="w", lease_id="l", attempt=2)
+
+
+def test_the_same_again_is_what_is_there() -> None:
+    there = replace(rules.leave(HELD, "l", None, "n", AT, **FACTS), version=3, attempt=1)
+    assert rules.leave(HELD, "l", there, "n", AT + timedelta(hours=1), **FACTS) is there
+
+
+@pytest.mark.parametrize(
+    "other", [{"media_type": "text/html"}, {"digest": "e" * 64, "inline": b"ho"}], ids=str
+)
+def test_another_under_its_name_takes_its_place(other: dict[str, Any]) -> None:
+    there = replace(rules.leave(HELD, "l", None, "n", AT, **FACTS), version=3, attempt=1)
+    left = rules.leave(HELD, "l", there, "n", AT + timedelta(hours=1), **FACTS | other)
+    assert {name: getattr(left, name) for name in other} == other
+    assert (left.id, left.version, left.attempt) == (there.id, 3, 2)
+    assert left.created_at == AT + timedelta(hours=1)
+
+
+def test_only_the_holder_of_the_lease_leaves_any_and_none_in_the_place_of_the_result() -> None:
+    with pytest.raises(Refused, match="lease"):
+        rules.leave(HELD, "another", None, "n", AT, **FACTS)
+    with pytest.raises(Invalid, match="'result' is what the handler returns"):
+        rules.leave(HELD, "l", None, rules.RESULT, AT, **FACTS)

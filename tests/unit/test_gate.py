@@ -136,3 +136,29 @@ def test_another_rate_gives_a_sooner_moment_or_asks_again() -> None:
     kept, _ = rules.sooner(had, slow, START)
     assert kept.available_at == had.available_at
     assert rules.has_to_ask(kept, kept.available_at)
+
+
+@pytest.mark.parametrize(
+    ("gates", "rate", "available_in", "asks_again_in"),
+    [
+        (("g",), None, 0 * SECOND, None),
+        (("g",), "1/s", 0 * SECOND, 0.1 * SECOND),
+        (("g",), "1/d", 60 * SECOND, 60 * SECOND),
+        (("g", "queue-q"), "1/s", 0 * SECOND, 0 * SECOND),
+    ],
+    ids=["no rate any more", "a faster rate", "no sooner moment", "another gate has to agree"],
+)
+def test_a_moment_under_an_old_rate(
+    gates: tuple[str, ...], rate: str | None, available_in: timedelta, asks_again_in: timedelta | None
+) -> None:
+    then = START + 60 * SECOND
+    taken = START + timedelta(hours=1) if rate == "1/d" else None
+    waits = task("t", gates=gates, passed=len(gates), available_at=then, slot_until=then + SECOND)
+    limited = gate("g", limit=Limit(concurrency=2, rate=rate), next_at=taken, updated_at=START)
+    moved, _ = rules.sooner(waits, limited, START)
+    assert moved.available_at == START + available_in
+    at = None if asks_again_in is None else START + asks_again_in
+    assert rules.has_to_ask(moved, START + available_in) is (asks_again_in == available_in)
+    assert (moved.asks_at is None) is (at is None)
+    if at is not None:
+        assert rules.has_to_ask(moved, at + timedelta(microseconds=1))
