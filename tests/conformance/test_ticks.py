@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from records import run, schedule
+import pytest
+
+from records import run, schedule, task
 from rota.domain.model import OverlapPolicy, RunStatus, Schedule
 from rota.domain.recurrence import Interval
+from rota.domain.schedule import decide
 from rota.domain.schedule import run as ledger
 from rota.engine.commands import fire_due
 from rota.stores.base import Store
@@ -26,7 +30,7 @@ async def test_a_time_that_had_its_run_starts_no_other_beside_those_that_had_non
     await put(store, *plans, had)
     tick = await store.transact(fire_due(10))
     assert (
-        {each.schedule_id for each in tick.runs} == {task.schedule_id for task in tick.tasks} == {"s1", "s3"}
+        {each.schedule_id for each in tick.runs} == {each.schedule_id for each in tick.tasks} == {"s1", "s3"}
     )
     rows = (await store.snapshot())["run"]
     assert sorted(each.id for each in rows) == sorted(ledger.run_id(plan, due) for plan in plans)
@@ -56,4 +60,28 @@ async def test_what_waited_keeps_its_row(store: Store) -> None:
         waited: ("running", 2),
         due: ("buffered", 1),
     }
-    assert [task.scheduled_at for task in tick.tasks] == [waited]
+    assert [each.scheduled_at for each in tick.tasks] == [waited]
+
+
+@pytest.mark.parametrize("live", ["1", "24"])
+async def test_schedules_that_are_alike_mind_what_is_live_of_each(store: Store, live: str) -> None:
+    """What is decided of one holds for others only if nothing is live of either."""
+    now = await store.now()
+    due = now - timedelta(seconds=1)
+    shared: dict[str, Any] = {"timing": Interval(EVERY, due), "next_run_at": due, "due_at": due}
+    plans = {
+        f"{policy} {number}": schedule(f"{policy} {number}", overlap_policy=policy, **shared)
+        for policy in OverlapPolicy
+        for number in "1234"
+    }
+    tasks = {id: [task(f"of {id}", schedule_id=id)] for id in plans if id[-1] in live}
+    await put(store, *plans.values(), *(each for of_one in tasks.values() for each in of_one))
+    tick = await store.transact(fire_due(100))
+    decided = {id: decide(plan, tick.at, tasks.get(id, [])) for id, plan in plans.items()}
+    assert {each.schedule_id for each in tick.tasks} == {id for id, each in decided.items() if each.fires}
+    skipped = {row.schedule_id for row in tick.runs if row.status is RunStatus.SKIPPED}
+    assert skipped == {id for id, each in decided.items() if each.skips}
+    for id, each in decided.items():
+        moved = await get(store, Schedule, id)
+        assert moved is not None
+        assert (moved.run_count, moved.buffered) == (each.schedule.run_count, each.schedule.buffered)
