@@ -22,7 +22,7 @@ import pgbouncer
 import rota
 from pooler import Pooler
 from postgres_server import Server, new_database
-from records import event, gate, schedule, task
+from records import event, gate, run, schedule, task
 from rota.domain.errors import Invalid, Unavailable
 from rota.domain.model import Gate, Schedule, Task, TaskStatus
 from rota.domain.task import Defaults
@@ -200,6 +200,26 @@ async def test_two_that_wait_for_each_other_are_sorted_out(url: str) -> None:
         await waiting
         kept = [await get(store, Task, each.id) for each in (a, b)]
         assert [each and each.version for each in kept] == [2, 2]
+
+
+@pytest.mark.parametrize("first", ["task", "run"])
+async def test_works_write_tables_in_one_order_whatever_they_put_first(url: str, first: str) -> None:
+    """Else one that completes a task and one that ends it by force would wait for each other."""
+    async with opened(url) as store, connected(url) as other, connected(url) as watch:
+        records = await put(store, task("a"), run("r"))
+
+        async def both(tx: Tx) -> None:
+            for each in records if first == "task" else reversed(records):
+                tx.put(each)
+
+        holding = other.transaction()
+        await holding.start()
+        await other.execute("update rota.task set kind = kind where id = 'a'")
+        waiting = asyncio.create_task(store.transact(both))
+        await until(lambda: watch.fetchval(_BLOCKED), "the work waits for the task")
+        assert await watch.fetch("select 1 from rota.schedule_run where id = 'r' for update skip locked")
+        await holding.commit()
+        await waiting
 
 
 async def test_a_serialization_failure_is_tried_again(url: str) -> None:

@@ -34,6 +34,7 @@ from .task_row import has_same_body
 __all__ = ["DatabaseTransaction", "LockedElsewhere", "Records", "SecondStatement", "Updates", "Writes"]
 
 _PLACE = re.compile(r"\$(\d+)")
+_TABLES = {of_type: place for place, of_type in enumerate(WRITERS)}
 
 Records = dict[type[Record], dict[str, Record]]
 """Records that are put or deleted, by type and id."""
@@ -232,15 +233,16 @@ class _Write(NamedTuple):
 
 
 def _in_order(statements: Statements, gathered: Writes) -> list[_Write]:
-    """Deletes, replacements, inserts. Records are encoded here."""
+    """Deletes, replacements, inserts, each in one order of tables, whatever the works put first: so two transactions
+    lock rows of several tables in the same order. Records are encoded here."""
     writes: list[_Write] = []
     inserts: list[_Write] = []
-    for of_type, gone in gathered.deletes.items():
+    for of_type, gone in sorted(gathered.deletes.items(), key=_table):
         own, writer = statements.of[of_type], WRITERS[of_type]
         rows = writer.identities(gone.values())
         writes.append(_Write(writer.name, writer.compose(own.delete, rows.varying), None, rows))
     writes += [_update(statements, update, tasks) for update, tasks in gathered.updates if tasks]
-    for of_type, records in gathered.puts.items():
+    for of_type, records in sorted(gathered.puts.items(), key=_table):
         own, writer = statements.of[of_type], WRITERS[of_type]
         given = _without_updated(records, gathered.updates) if of_type is Task else list(records.values())
         old = [record for record in given if record.version > 1]
@@ -256,6 +258,11 @@ def _in_order(statements: Statements, gathered: Writes) -> list[_Write]:
         if new:
             inserts.append(_write(writer, own.insert, own.insert_and_commit, writer.new_rows(new)))
     return writes + inserts
+
+
+def _table(records: tuple[type[Record], object]) -> int:
+    """The place of their table. That of tasks is the first, as their updates are."""
+    return _TABLES[records[0]]
 
 
 def _without_updated(records: dict[str, Record], updates: Updates) -> list[Record]:
