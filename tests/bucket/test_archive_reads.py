@@ -17,9 +17,9 @@ import pytest
 from msgspec.structs import replace
 
 from bucket.faulty import Fault, FaultyRequests, ManualClock, never
-from records import any_event, any_run, any_task, task
+from records import any_event, any_run, any_task, run, task
 from rota.domain.errors import Corrupt, Refused, StoreError, Unavailable
-from rota.domain.model import Event, Record, Run, Task, TaskStatus
+from rota.domain.model import Event, Record, Run, RunStatus, Task, TaskStatus
 from rota.domain.task import Completed, Defaults, Submission
 from rota.engine import commands, queries
 from rota.engine.commands import Claim, Renewal, Result
@@ -223,6 +223,37 @@ async def test_a_long_listing_is_run_again_only_a_few_times(in_memory: int) -> N
     assert await count(store, nothing) == 0
     assert await count(store, replace(EVERYTHING, kind="report")) == 200
     await store.close()
+
+
+async def test_the_latest_runs_of_many_schedules_are_looked_up_together() -> None:
+    """Each schedule has its rows in segments of its own: the work is run again as often as for one of them."""
+    tuning = replace(BATCHES, archive_at_least=2, archive_at_most=2)
+    store, _ = await opened(tuning, tasks=0)
+    rows: list[Record] = [
+        run(f"r{number:03}", schedule_id=f"s{number // 4:02}", status=RunStatus.COMPLETED, **ending(number))
+        for number in range(80)
+    ]
+    await archived(store, rows)
+    assert len(segments(store)) >= 40
+    runs_of: list[int] = []
+    for schedules in (1, 20):
+        runs: list[int] = []
+        ids = tuple(f"s{number:02}" for number in range(schedules))
+        found = await store.read(listing(runs, LatestRuns(schedule_ids=ids, most=3)))
+        assert found == [f"r{number:03}" for first in range(0, 4 * schedules, 4) for number in latest(first)]
+        runs_of.append(len(runs))
+    assert runs_of[0] > 1
+    assert runs_of[1] <= runs_of[0] + 1
+    await store.close()
+
+
+def ending(number: int) -> dict[str, Any]:
+    at = START + number * MINUTE
+    return {"scheduled_at": at, "completed_at": at}
+
+
+def latest(first: int) -> tuple[int, int, int]:
+    return (first + 3, first + 2, first + 1)
 
 
 def questions(chance: random.Random) -> Iterator[tuple[Query[Record], int]]:
