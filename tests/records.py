@@ -400,7 +400,7 @@ def any_gate(random: random.Random, **values: Any) -> Gate:
         "subject": random.choice(("kind:send", "queue:mail", "queue:ärger")),
         "key": random.choice((None, "7", "\u0000")),
         "inside": random.choice((0, 0, 3)),
-        "waiting": random.choice((0, 0, 1)),
+        "has_line": random.choice((False, False, True)),
         "next_at": random.choice((None, minutes(random))),
         "updated_at": minutes(random),
     }

@@ -157,7 +157,52 @@ async def test_tasks_that_limits_turn_away_hide_none_behind_them(store: Store) -
     assert [each.id for each in await claimed(store, 1)] == ["free"]
     after = await get(store, Gate, full.id)
     assert after is not None
-    assert (after.inside, after.waiting) == (1, 50)
+    assert (after.inside, after.has_line) == (1, True)
+
+
+async def test_a_gate_that_one_leaves_and_another_enters_is_not_written(store: Store) -> None:
+    [full] = await put(store, gate("kind-g", limit=Limit(concurrency=1), inside=1, has_line=True))
+    inside = {"gates": ("kind-g",), "passed": 1}
+    in_line = {"gates": ("kind-g",), "line": "kind-g"}
+    await put(store, task("a", **inside), task("b", **in_line), task("c", **in_line))
+    for id in "ab":
+        [held] = await claimed(store, kinds={"report": Defaults(limit=full.limit)})
+        assert (held.id, held.passed, held.line) == (id, 1, None)
+        assert await get(store, Gate, full.id) == full
+        await store.transact(settle_tasks([Result(task=held, outcome=Completed())]))
+        ended = await get(store, Task, id)
+        assert ended is not None
+        assert (ended.status, ended.passed) == (TaskStatus.COMPLETED, 0)
+    [last] = await claimed(store)
+    await store.transact(settle_tasks([Result(task=last, outcome=Completed())]))
+    empty = await get(store, Gate, full.id)
+    assert empty is not None
+    assert (last.id, empty.inside, empty.has_line, empty.idle_since) == ("c", 0, False, empty.updated_at)
+
+
+async def test_results_of_all_kinds_leave_a_gate_together(store: Store) -> None:
+    """Completions that are one update, one that is not, a failure and a retry."""
+    await put(store, gate("kind-g", limit=Limit(concurrency=6), inside=6, has_line=True))
+    places = {"gates": ("kind-g",), "passed": 1}
+    await put(store, *(task(id, **places, max_retries=0 if id == "d" else 3) for id in "abcdef"))
+    await put(store, *(task(f"in line {n}", gates=("kind-g",), line="kind-g") for n in range(4)))
+    held = {each.id: each for each in await claimed(store)}
+    failed = Failed(failure=Failure(type="E", message="m"), delay=timedelta(hours=1))
+    results = [
+        Result(task=held["a"], outcome=Completed()),
+        Result(task=held["b"], outcome=Completed(), progress=1.0),
+        Result(task=held["c"], outcome=failed),
+        Result(task=held["d"], outcome=failed),
+        Result(task=held["e"], outcome=Completed(5)),
+    ]
+    answers = await store.transact(settle_tasks(results))
+    statuses = [answer.status for answer in answers if isinstance(answer, Task)]
+    assert statuses == ["completed", "completed", "pending", "failed", "completed"]
+    after = await get(store, Gate, "kind-g")
+    assert after is not None
+    assert (after.inside, after.has_line) == (5, False)
+    let_in = [await get(store, Task, f"in line {n}") for n in range(4)]
+    assert [(each.passed, each.line) for each in let_in if each is not None] == [(1, None)] * 4
 
 
 async def test_a_claim_brings_along_what_one_took_whose_answer_was_lost(store: Store) -> None:

@@ -397,7 +397,7 @@ SENTENCES: dict[type[Query[Record]], Sentence] = {
     ),
     IdleGates: Sentence(
         Gate,
-        lambda q, g: not g.inside and not g.waiting and idle_since(g) < q.before,
+        lambda q, g: not g.inside and not g.has_line and idle_since(g) < q.before,
         lambda g: (idle_since(g), g.id),
     ),
     ArtifactList: Sentence(

@@ -69,13 +69,13 @@ def test_which_gates_a_task_passes() -> None:
 def test_the_place_and_the_line() -> None:
     free = gate("g", limit=Limit(concurrency=1))
     inside, full, _ = rules.ask(asking(), free, START)
-    assert (inside.passed, inside.line, full.inside, full.waiting) == (1, None, 1, 0)
+    assert (inside.passed, inside.line, full.inside, full.has_line) == (1, None, 1, False)
     waits, line, _ = rules.ask(asking(), full, START + SECOND)
     assert (waits.passed, waits.line, waits.lined_at) == (0, "g", START + SECOND)
-    assert (line.inside, line.waiting) == (1, 1)
+    assert (line.inside, line.has_line) == (1, True)
     assert not waits.is_available_at(START + SECOND)
     assert rules.leave(inside, line, START).inside == 0
-    assert rules.leave(waits, line, START).waiting == 0
+    assert rules.leave(waits, line, START) == line, "there may be others"
     assert rules.without_places(waits) == asking(available_at=START + SECOND)
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "describe_line",
     "describe_moment",
     "gates_of",
+    "has_changed",
     "has_missed",
     "has_to_ask",
     "is_early",
@@ -54,6 +55,7 @@ __all__ = [
     "sooner",
     "take_moment",
     "with_limit",
+    "without_line",
     "without_places",
 ]
 
@@ -250,7 +252,7 @@ def _in_line(task: Task, gate: Gate, since: datetime, now: datetime) -> tuple[Ta
     """`since` is its place in the line. Who had to wait for a moment of its kind before has the one that it would have
     had without."""
     waits = replace(task, line=gate.id, available_at=since, slot_until=None)
-    return waits, _changed(gate, now, waiting=gate.waiting + 1)
+    return waits, gate if gate.has_line else _changed(gate, now, has_line=True)
 
 
 def _changed(gate: Gate, now: datetime, **values: int) -> Gate:
@@ -303,12 +305,19 @@ def sooner(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
 
 
 def leave(task: Task, gate: Gate, now: datetime) -> Gate:
-    """The gate without this task, which was inside, or in its line."""
-    if task.line == gate.id:
-        return _changed(gate, now, waiting=max(0, gate.waiting - 1))
-    if gate.id in task.gates[: task.passed]:
-        return _changed(gate, now, inside=max(0, gate.inside - 1))
-    return gate
+    """The gate without this task, if that was inside."""
+    is_inside = gate.id in task.gates[: task.passed]
+    return _changed(gate, now, inside=max(0, gate.inside - 1)) if is_inside else gate
+
+
+def without_line(gate: Gate, now: datetime) -> Gate:
+    """The gate after all have left its line."""
+    return _changed(gate, now, has_line=False) if gate.has_line else gate
+
+
+def has_changed(gate: Gate, before: Gate) -> bool:
+    """Whether the gate has to be written. If one has left and another come, it is as it was before."""
+    return gate.version == 0 or replace(gate, updated_at=before.updated_at) != before
 
 
 def let_in(task: Task, now: datetime) -> Task:

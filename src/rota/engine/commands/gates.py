@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,10 +22,17 @@ from ...domain.model import Gate, Limits, Task, TaskStatus, Tenant
 from ...stores.base import Tx
 from ...stores.queries import TasksInLine
 
-__all__ = ["Gates", "first_in_lines", "put_new"]
+__all__ = ["Gates", "Line", "first_in_lines", "put_new"]
 
 AHEAD = 100
 """How many more of a line are read where some may have to step aside for the rate of their kind."""
+
+
+class Line(NamedTuple):
+    """The tasks that are next in a line. `is_whole`: there are no others in it, not even such that cannot be read."""
+
+    tasks: list[Task]
+    is_whole: bool
 
 
 class Gates:
@@ -33,7 +41,7 @@ class Gates:
     def __init__(
         self,
         stored: dict[str, Gate],
-        lines: dict[str, list[Task]],
+        lines: dict[str, Line],
         now: datetime,
         unread: Collection[str] = (),
     ) -> None:
@@ -52,19 +60,20 @@ class Gates:
         asking = [task for task in tasks if task.gates]
         if not asking:
             return cls({}, {}, tx.now)
-        if not any(gate.is_limited(task) and (task.passed or task.line) for task in asking):  # nobody leaves
+        leaving = _left_by(task for task in asking if gate.is_limited(task))
+        if not leaving:
             return cls(await _gates_of(tx, asking), {}, tx.now)
         queues = await _gates_of(tx, asking, gate.is_of_queue)
-        lines = await _ahead(tx, queues, await _moving_lines(tx, queues, asking))
+        lines = await _ahead(tx, queues, await _moving_lines(tx, queues, leaving))
         kinds = await _gates_of(tx, [*asking, *_all_of(lines)], gate.is_of_kind)
-        of_kinds = await _moving_lines(tx, kinds, asking)
+        of_kinds = await _moving_lines(tx, kinds, leaving)
         unread = {id for task in _all_of(of_kinds) for id in task.gates if gate.is_of_queue(id)}
         unread -= {id for task in asking for id in task.gates}
         return cls(queues | kinds, lines | of_kinds, tx.now, unread)
 
     @classmethod
     async def after_change(
-        cls, tx: Tx, stored: dict[str, Gate], changed: dict[str, Gate], lines: dict[str, list[Task]]
+        cls, tx: Tx, stored: dict[str, Gate], changed: dict[str, Gate], lines: dict[str, Line]
     ) -> Gates:
         """Gates, some of them with another limit now, and the tasks in their lines that may be let in."""
         waiting = _all_of(lines)
@@ -118,7 +127,9 @@ class Gates:
         return task
 
     def _changed(self, gates: Iterable[Gate | None]) -> None:
-        self._now |= {each.id: each for each in gates if each is not None}
+        for each in gates:
+            if each is not None:
+                self._now[each.id] = each
 
     def settle(self, tasks: Sequence[Task], woken: dict[str, Task] | None = None) -> list[Task]:
         """The tasks, of which some have ended or wait again, after they have left their gates. Those in line come
@@ -130,23 +141,30 @@ class Gates:
         for id in sorted(
             self._lines, reverse=True
         ):  # queues first: who passes a kind may need a queue's place
-            line = [waiting for waiting in self._lines[id] if waiting.id not in gone]
-            for number, waiting in enumerate(line, 1):
-                if gate.room(self._now[id]):
-                    self._now[id] = gate.leave(waiting, self._now[id], self._at)
-                    changed = woken.pop(waiting.id, None)
-                    asks = gate.let_in(waiting if changed is None else changed, self._at)
-                    others = number < len(line) or not self._now[id].waiting or not waiting.passed
-                    admitted = self.admit(asks, may_step_aside=others)
-                    self._let_in.append((admitted, waiting if changed is None else None))
+            self._move_up(id, gone, woken)
         settled = [self.admit(task) if task.status is TaskStatus.PENDING else task for task in moved]
         self.admitted = {task.id: self.admit(task) for task in self._expected}
         return settled
 
+    def _move_up(self, id: str, gone: Collection[str], woken: dict[str, Task]) -> None:
+        """Let in those that are next in the line of this gate, as far as there is room."""
+        line = [waiting for waiting in self._lines[id].tasks if waiting.id not in gone]
+        is_whole = self._lines[id].is_whole
+        for number, waiting in enumerate(line, 1):
+            if not gate.room(self._now[id]):
+                return
+            changed = woken.pop(waiting.id, None)
+            asks = gate.let_in(waiting if changed is None else changed, self._at)
+            others = number < len(line) or is_whole or not waiting.passed
+            admitted = self.admit(asks, may_step_aside=others)
+            self._let_in.append((admitted, waiting if changed is None else None))
+        if is_whole:
+            self._now[id] = gate.without_line(self._now[id], self._at)
+
     def put(self, tx: Tx) -> None:
         """Write what changed, but for the tasks that were given."""
         for id, new in self._now.items():
-            if new is not self._stored[id] or new.version == 0:
+            if gate.has_changed(new, self._stored[id]):
                 tx.put(new)
         for task, before in self._let_in:
             tx.put(task, was=before)
@@ -171,7 +189,7 @@ async def _gates_of(
 ) -> dict[str, Gate]:
     """The gates of these tasks, or some of them. One that nobody has used, or not for long, has no record: it follows
     from the limit."""
-    wanted = {id for task in tasks for id in task.gates if of(id)}
+    wanted = set(filter(of, {id for task in tasks for id in task.gates}))
     if not wanted:
         return {}
     stored = await tx.get_many(Gate, wanted, lock=lock)
@@ -186,21 +204,28 @@ async def _gates_of(
     return stored
 
 
-async def _ahead(tx: Tx, queues: Mapping[str, Gate], lines: dict[str, list[Task]]) -> dict[str, list[Task]]:
+async def _ahead(tx: Tx, queues: Mapping[str, Gate], lines: dict[str, Line]) -> dict[str, Line]:
     """The lines of queues, with more of those in which someone may have to step aside."""
     waiting = _all_of(lines)
     if not any(task.passed for task in waiting):
         return lines
     gates = {**queues, **await _gates_of(tx, waiting, gate.is_of_kind, lock=False)}
-    may_wait = [id for id, line in lines.items() if any(_steps_aside(gates, task, tx.now) for task in line)]
+    may_wait = [
+        id for id, line in lines.items() if any(_steps_aside(gates, task, tx.now) for task in line.tasks)
+    ]
     if not may_wait:
         return lines
-    most = AHEAD + max(len(lines[id]) for id in may_wait)
+    most = AHEAD + max(len(lines[id].tasks) for id in may_wait)
     return lines | await first_in_lines(tx, may_wait, most)
 
 
-def _all_of(lines: Mapping[str, list[Task]]) -> list[Task]:
-    return [task for line in lines.values() for task in line]
+def _all_of(lines: Mapping[str, Line]) -> list[Task]:
+    return [task for line in lines.values() for task in line.tasks]
+
+
+def _left_by(tasks: Iterable[Task]) -> Counter[str]:
+    """The gates that these tasks leave, or the line of: how many of them do."""
+    return Counter(id for task in tasks for id in (*task.gates[: task.passed], task.line) if id)
 
 
 def _rated_kind(gates: Mapping[str, Gate], task: Task) -> Gate | None:
@@ -215,25 +240,23 @@ def _steps_aside(gates: Mapping[str, Gate], task: Task, now: datetime) -> bool:
     return kind is not None and last is not None and gate.is_early(last, kind, now)
 
 
-async def _moving_lines(tx: Tx, stored: dict[str, Gate], tasks: Sequence[Task]) -> dict[str, list[Task]]:
-    """The tasks that may be let in: as many as there will be places. Some of the line may be among the tasks."""
-    limited = [task for task in tasks if gate.is_limited(task)]
-    leaving = Counter(id for task in limited for id in (*task.gates[: task.passed], task.line) if id)
+async def _moving_lines(tx: Tx, stored: dict[str, Gate], leaving: Mapping[str, int]) -> dict[str, Line]:
+    """The tasks that may be let in: as many as there will be places. Some of those that leave may be in the line."""
     places: dict[int, list[str]] = {}
     for id, number in sorted(leaving.items()):
         found = stored.get(id)
-        if found is not None and found.waiting:
-            places.setdefault(min(found.waiting, gate.room(found) + number), []).append(id)
-    lines: dict[str, list[Task]] = {}
+        if found is not None and found.has_line:
+            places.setdefault(gate.room(found) + number, []).append(id)
+    lines: dict[str, Line] = {}
     for most, ids in places.items():
         lines |= await first_in_lines(tx, ids, most)
     return lines
 
 
-async def first_in_lines(tx: Tx, gates: Sequence[str], most: int) -> dict[str, list[Task]]:
-    """The tasks that are next in each of these lines."""
+async def first_in_lines(tx: Tx, gates: Sequence[str], most: int) -> dict[str, Line]:
+    """The first of each of these lines, at most so many."""
     lines: dict[str, list[Task]] = {id: [] for id in gates}
     for task in await tx.find(TasksInLine(gates=tuple(gates), most=most, at=tx.now), most * len(gates)):
         if task.line is not None:
             lines[task.line].append(task)
-    return lines
+    return {id: Line(tasks, len(tasks) < most and not tx.unreadable) for id, tasks in lines.items()}

@@ -12,11 +12,11 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ...domain import gate
-from ...domain.model import Gate, Limit, Task, TaskStatus, Tenant
+from ...domain.model import Gate, Limit, TaskStatus, Tenant
 from ...domain.task import with_gates
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, GateList, TaskList, UpcomingTasks
-from .gates import Gates, first_in_lines
+from .gates import Gates, Line, first_in_lines
 from .shared import audit
 
 __all__ = ["gate_waiting", "limit_tasks", "replan_lines", "replan_moments"]
@@ -76,14 +76,14 @@ def replan_lines(tenant: str, subject: str, after: str | None, page: int) -> Wor
         found = await tx.find(GateList(tenant=tenant, subject=subject, after=after), page)
         stored = await tx.get_many(Gate, [each.id for each in found], lock=True)
         left, last = LET_IN_AT_ONCE, after or ""
-        lines: dict[str, list[Task]] = {}
+        lines: dict[str, Line] = {}
         changed: dict[str, Gate] = {}
         for id in sorted(stored):
             changed[id] = gate.with_limit(stored[id], limit, tx.now)
-            wanted = min(gate.room(changed[id]), stored[id].waiting, left)
-            if wanted:
+            wanted = min(gate.room(changed[id]), left)
+            if wanted and stored[id].has_line:
                 lines |= await first_in_lines(tx, [id], wanted)
-                left -= len(lines[id])
+                left -= len(lines[id].tasks)
             if not left:
                 break  # there may be more in its line
             last = id

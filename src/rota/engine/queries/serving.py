@@ -112,10 +112,10 @@ async def _oldest_at(tx: Tx, tenant: str, queue: str, lined_at: datetime | None)
 async def _lined_at(tx: Tx, tenant: str) -> dict[str, datetime]:
     """Since when the first in a line waits, by queue. If there are very many lines, only some are looked at."""
     gates = await tx.find(GateList(tenant=tenant), LOOKED_AT_IN_LINE)
-    waiting = [each.id for each in gates if each.waiting]
+    waiting = [each.id for each in gates if each.has_line]
     lines = await first_in_lines(tx, waiting, 1) if waiting else {}
     found: dict[str, datetime] = {}
-    for [task] in filter(None, lines.values()):
+    for task in (task for line in lines.values() for task in line.tasks):
         found[task.queue] = min(task.available_at, found.get(task.queue, task.available_at))
     return found
 
@@ -140,6 +140,6 @@ async def _limit_of(tx: Tx, task: Task) -> str | None:
         return None
     if task.line is None or task.line not in gates:
         return gate.describe_moment(task, list(gates.values()), tx.now)
-    line = (await first_in_lines(tx, [task.line], LOOKED_AT_IN_LINE))[task.line]
+    line = (await first_in_lines(tx, [task.line], LOOKED_AT_IN_LINE))[task.line].tasks
     before = next((number for number, other in enumerate(line) if other.id == task.id), len(line))
     return gate.describe_line(gates[task.line], before, is_more=before == LOOKED_AT_IN_LINE)

@@ -137,7 +137,8 @@ _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
     ),
     Gate: (
         _SqlColumn("key", lambda gate: None if gate.key is None else text_of(gate.key)),
-        *_plain("inside waiting", "integer"),
+        *_plain("inside", "integer"),
+        *_plain("has_line", "boolean"),
         *_plain("next_at", "timestamptz"),
     ),
     Artifact: (*_plain("media_type"), *_plain("size", "bigint"), *_plain("created_at", "timestamptz")),

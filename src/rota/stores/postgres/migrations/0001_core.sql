@@ -347,7 +347,7 @@ create table {schema}.gate (
   subject text collate "C" not null,
   key text,
   inside integer not null,
-  waiting integer not null,
+  has_line boolean not null,
   next_at timestamptz,
   idle_since timestamptz,
   version bigint not null,
@@ -407,7 +407,7 @@ comment on column {schema}.receipt.status is 'The HTTP status of the answer.';
 comment on table {schema}.gate is 'The state of a limit of tasks, for one key.';
 comment on column {schema}.gate.subject is 'What is limited: kind:… or queue:….';
 comment on column {schema}.gate.inside is 'How many have passed and not ended.';
-comment on column {schema}.gate.waiting is 'How many wait in its line.';
+comment on column {schema}.gate.has_line is 'Whether someone may wait in its line.';
 comment on column {schema}.gate.next_at is 'The next moment that its rate leaves free.';
 comment on column {schema}.gate.idle_since is 'Since when nobody needs it; null: someone does.';
 comment on table {schema}.nodestate is 'Processes that run roles. One that was not seen for three heartbeats is taken for dead.';
