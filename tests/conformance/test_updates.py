@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from records import run, task
 from rota.domain import task as life
 from rota.domain.errors import Conflict
+from rota.domain.gate import without_places
 from rota.domain.model import Change, ChangeType, Failure, LogLine, RetryPolicy, Task, TaskStatus
 from rota.domain.task import Completed, Defaults, Update
 from rota.stores.base import Store, Tx, Work
@@ -264,6 +265,21 @@ async def test_tasks_are_stored_as_the_update_makes_them(store: Store) -> None:
     claimed = await store.transact(claim(4))
     stored = await store.transact(complete(*reversed(claimed)))
     assert list(reversed(stored)) == [settled(each) for each in claimed]
+    assert [await get(store, Task, each.id) for each in stored] == stored
+
+
+async def test_limited_tasks_leave_their_gates_by_the_update(store: Store) -> None:
+    places = {"gates": ("g", "h"), "passed": 2}
+    await put(store, task("a", **places), task("b", **places, slot_until=END), task("c"))
+    claimed = await store.transact(claim(3))
+
+    async def work(tx: Tx) -> list[Task]:
+        update = life.completing(OUTPUTS, worker_id="host:1", now=END, are_limited=True)
+        plain = life.completing(OUTPUTS, worker_id="host:1", now=END)
+        return [*tx.put_updated(claimed[:2], update), *tx.put_updated(claimed[2:], plain)]
+
+    stored = await store.transact(work)
+    assert stored == [without_places(settled(each)) for each in claimed]
     assert [await get(store, Task, each.id) for each in stored] == stored
 
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from records import task
+from rota.domain import gate
 from rota.domain import task as life
 from rota.domain.errors import Refused
 from rota.domain.model import Failure, LogLine, Task, TaskStatus
@@ -45,6 +46,14 @@ def test_it_does_to_a_task_what_settling_does(values: dict[str, Any], output: An
     assert update.applied_to([before]) == [life.settle(before, Completed(output), lease_id="l", now=END)]
 
 
+def test_it_takes_limited_tasks_from_their_gates() -> None:
+    before = claimed(gates=("g", "h"), passed=2, slot_until=START)
+    assert life.completes_alone(before, worker_id="w", lease_id="l")
+    update = life.completing({"t": 1}, worker_id="w", now=END, are_limited=True)
+    settled = life.settle(before, Completed(1), lease_id="l", now=END)
+    assert update.applied_to([before]) == [gate.without_places(settled)]
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -56,7 +65,6 @@ def test_it_does_to_a_task_what_settling_does(values: dict[str, Any], output: An
         {"started_at": None},
         {"cancel_requested": True},
         {"error": Failure(type="E", message="m")},
-        {"gates": ("g",)},
         {"parent_id": "p", "parent_step": "s"},
         {"live_children": 1},
         {"is_workflow": True},

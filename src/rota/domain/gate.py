@@ -46,6 +46,7 @@ __all__ = [
     "is_of_kind",
     "is_of_queue",
     "leave",
+    "left_by",
     "let_in",
     "limited",
     "of_kind",
@@ -306,8 +307,12 @@ def sooner(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
 
 def leave(task: Task, gate: Gate, now: datetime) -> Gate:
     """The gate without this task, if that was inside."""
-    is_inside = gate.id in task.gates[: task.passed]
-    return _changed(gate, now, inside=max(0, gate.inside - 1)) if is_inside else gate
+    return left_by(gate, 1, now) if gate.id in task.gates[: task.passed] else gate
+
+
+def left_by(gate: Gate, number: int, now: datetime) -> Gate:
+    """The gate without so many that were inside."""
+    return _changed(gate, now, inside=max(0, gate.inside - number))
 
 
 def without_line(gate: Gate, now: datetime) -> Gate:

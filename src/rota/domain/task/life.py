@@ -180,33 +180,35 @@ _related = attrgetter(
     "status",
     "cancel_requested",
     "error",
-    "gates",
     "parent_id",
     "live_children",
     "is_workflow",
     "workflow_version",
     "awaited",
 )
-_ALONE = (TaskStatus.RUNNING, False, None, (), None, 0, False, None, False)
+_ALONE = (TaskStatus.RUNNING, False, None, None, 0, False, None, False)
 
 
 def completes_alone(task: Task, *, worker_id: str, lease_id: str) -> bool:
     """Whether this worker holds the task, and its completion is `completing`: no other record follows it but the row of
-    its run, and it changes no other field. So there is no schedule, workflow or limit that has to know, no error to be
-    forgotten, and nobody wants the task cancelled."""
+    its run and its gates, and it changes no other field. So there is no schedule or workflow that has to know, no error
+    to be forgotten, and nobody wants the task cancelled."""
     is_held = task.lease_id == lease_id and task.worker_id == worker_id
     return is_held and task.started_at is not None and bool(_related(task) == _ALONE)
 
 
-def completing(outputs: Mapping[str, Any], *, worker_id: str, now: datetime) -> Update:
+def completing(
+    outputs: Mapping[str, Any], *, worker_id: str, now: datetime, are_limited: bool = False
+) -> Update:
     """Complete tasks of which `completes_alone` is true, as `settle` would. `outputs` has what their handlers
-    returned, by the id of the task."""
+    returned, by the id of the task. `are_limited`: they have gates, and leave them."""
     return Update(
         set={
             "status": TaskStatus.COMPLETED,
             "updated_at": now,
             "completed_at": now,
             **NO_LEASE,
+            **({"passed": 0, "slot_until": None} if are_limited else {}),
         },
         by_id={"output": outputs},
         actor=worker_id,

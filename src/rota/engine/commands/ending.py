@@ -57,21 +57,22 @@ class Ending:
         *,
         left: Sequence[Task] = (),
         new: Sequence[Task] = (),
+        completing: Sequence[Task] = (),
         marked: Sequence[Task] = (),
         written: Collection[str] = (),
         ended: Sequence[Run] = (),
     ) -> Ending:
         """`tasks` are as they will be written. `left` are workflows that leave their children behind; `new` are tasks
-        that begin in the same commit, and `marked` others that change in it. `written` are the ids of schedules that
-        the caller writes: what waits in them stays as it is, and they are told by `tell`. `ended` are new rows
-        that have ended without a task."""
+        that begin in the same commit, and `marked` others that change in it. `completing` are tasks that the caller
+        completes: they leave their gates. `written` are the ids of schedules that the caller writes: what waits in them
+        stays as it is, and they are told by `tell`. `ended` are new rows that have ended without a task."""
         family = await _Family.of(tx, tasks, left)
         of_runs = [task for task in tasks if task.run_id is not None]
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id]) if of_runs else {}
         following, told = await _following(tx, of_runs, runs, actor, written, ended)
         starts = [task for each in following for task in each.move.starts]
         marks = [task for each in following for task in each.move.marked]
-        gates = await Gates.of(tx, [*tasks, *family.children, *new, *starts])
+        gates = await Gates.of(tx, [*tasks, *family.children, *new, *starts], completing)
         gates.expect([*new, *starts])
         return cls(runs, following, told, family, gates, (*marked, *marks), actor)
 

@@ -44,23 +44,27 @@ class Gates:
         lines: dict[str, Line],
         now: datetime,
         unread: Collection[str] = (),
+        completing: Sequence[Task] = (),
     ) -> None:
         self._stored = stored
         self._unread = unread
         self._now = dict(stored)
         self._lines = lines
         self._at = now
+        self._completing = completing
         self._let_in: list[tuple[Task, Task | None]] = []
         self._expected: Sequence[Task] = ()
         self.admitted: dict[str, Task] = {}
 
     @classmethod
-    async def of(cls, tx: Tx, tasks: Iterable[Task]) -> Gates:
-        """`tasks` are as they will be written. Of those that end or wait again, the lines that move up are read."""
-        asking = [task for task in tasks if task.gates]
+    async def of(cls, tx: Tx, tasks: Iterable[Task], completing: Sequence[Task] = ()) -> Gates:
+        """`tasks` are as they will be written, `completing` are others as they are, which the caller completes. Of
+        those that end or wait again, the lines that move up are read."""
+        others = [task for task in tasks if task.gates]
+        asking = [*others, *completing]
         if not asking:
             return cls({}, {}, tx.now)
-        leaving = _left_by(task for task in asking if gate.is_limited(task))
+        leaving = _left_by([*completing, *(task for task in others if gate.is_limited(task))])
         if not leaving:
             return cls(await _gates_of(tx, asking), {}, tx.now)
         queues = await _gates_of(tx, asking, gate.is_of_queue)
@@ -69,7 +73,7 @@ class Gates:
         of_kinds = await _moving_lines(tx, kinds, leaving)
         unread = {id for task in _all_of(of_kinds) for id in task.gates if gate.is_of_queue(id)}
         unread -= {id for task in asking for id in task.gates}
-        return cls(queues | kinds, lines | of_kinds, tx.now, unread)
+        return cls(queues | kinds, lines | of_kinds, tx.now, unread, completing)
 
     @classmethod
     async def after_change(
@@ -137,6 +141,9 @@ class Gates:
         let in are written here, and taken from it."""
         woken = {} if woken is None else woken
         moved = [self._left(task) if gate.is_limited(task) else task for task in tasks]
+        for id, number in _left_by(self._completing).items():
+            if id in self._now:
+                self._now[id] = gate.left_by(self._now[id], number, self._at)
         gone = {task.id for task in tasks}
         for id in sorted(
             self._lines, reverse=True

@@ -298,9 +298,16 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         run_ids = [result.task.run_id for result in alone if result.task.run_id is not None]
         runs = await tx.get_many(Run, run_ids) if run_ids else {}
         related = [result for result, is_alone in zip(results, are_alone, strict=True) if not is_alone]
-        others = iter(await _settled_with_related(tx, related, stored, recorded_steps) if related else ())
-        completed = iter(_completed(tx, alone, stored, runs, worker_id) if alone else ())
-        return [next(completed if is_alone else others) for is_alone in are_alone]
+        limited = [task for result in alone if (task := stored[result.task.id]).gates]
+        concerned = related or limited
+        others = iter(
+            await _settled_with_related(tx, related, stored, recorded_steps, limited) if concerned else ()
+        )
+        completed = _completed(tx, alone, stored, runs, worker_id) if alone else {}
+        return [
+            completed[result.task.id] if is_alone else next(others)
+            for result, is_alone in zip(results, are_alone, strict=True)
+        ]
 
     return work
 
@@ -319,17 +326,21 @@ def _completed(
     stored: Mapping[str, Task],
     runs: Mapping[str, Run],
     worker_id: str,
-) -> list[Task]:
-    """Complete the tasks that nothing follows from but how their runs ended, with one update for all of them. (For a
-    task that takes 3 instead of 11 µs.)"""
+) -> dict[str, Task]:
+    """Complete the tasks that nothing follows from but how their runs ended and who is let in, with one update for all
+    of them, and one for those that have gates. (For a task that takes 3 instead of 11 µs.)"""
     outputs = {
         result.task.id: result.outcome.output
         for result in results
         if isinstance(result.outcome, life.Completed) and result.outcome.output is not None
     }
-    update = life.completing(outputs, worker_id=worker_id, now=tx.now)
-    completed = tx.put_updated([stored[result.task.id] for result in results], update)
-    for task in completed:
+    held = [stored[result.task.id] for result in results]
+    completed: dict[str, Task] = {}
+    for are_limited in (False, True):
+        update = life.completing(outputs, worker_id=worker_id, now=tx.now, are_limited=are_limited)
+        some = [task for task in held if bool(task.gates) is are_limited]
+        completed |= {task.id: task for task in tx.put_updated(some, update)}
+    for task in completed.values():
         row = None if task.run_id is None else runs.get(task.run_id)
         if row is not None and (new := run.follow(row, task)) != row:
             tx.put(new, was=row)
@@ -337,9 +348,13 @@ def _completed(
 
 
 async def _settled_with_related(
-    tx: Tx, results: Sequence[Result], stored: Mapping[str, Task], recorded_steps: RecordedSteps
+    tx: Tx,
+    results: Sequence[Result],
+    stored: Mapping[str, Task],
+    recorded_steps: RecordedSteps,
+    completing: Sequence[Task],
 ) -> list[Task | Refused]:
-    """One by one, and all that follows from each."""
+    """One by one, and all that follows from each. `completing` are others, which leave their gates."""
     known = await recorded_steps.read(tx)
     answers: list[Task | Refused] = []
     steps: list[Step] = []
@@ -349,7 +364,7 @@ async def _settled_with_related(
         if isinstance(answer, Task) and answer is not stored[answer.id]:
             steps += [step for step in recorded if step is not known.get(step.id)]
     settled = [each for each in answers if isinstance(each, Task) and each is not stored[each.id]]
-    ending = await Ending.of(tx, settled, "worker")
+    ending = await Ending.of(tx, settled, "worker", completing=completing)
     for step in steps:
         tx.put(step)
     by_id = {task.id: task for task in ending.put(tx, settled, stored)}

@@ -7,6 +7,7 @@ completion change columns only, and their statements neither send nor parse the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC
 from functools import lru_cache
 from operator import attrgetter
@@ -20,6 +21,7 @@ from ...domain.task import ShortHistory, Update, is_short_alike, whole_history
 
 __all__ = [
     "are_alike",
+    "are_columns",
     "bodies_of",
     "body_of",
     "columns_read",
@@ -79,6 +81,10 @@ def columns_read(known: Collection[str] = ()) -> str:
     driver may decode it."""
     names = (*_IN_COLUMNS, "changes", "actor", "created_by", "body")
     return ", ".join("null" if name in known else _read_as(name) for name in names)
+
+
+def are_columns(fields: AbstractSet[str]) -> bool:
+    return fields.isdisjoint(_REST_NAMES)
 
 
 def known_after(update: Update) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey
 from ..sql_parameters import MANY_PENDING
 from .queries import RecordStatements, Statement, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
-from .task_row import known_after, read_tasks
+from .task_row import are_columns, known_after, read_tasks
 from .transaction import DatabaseTransaction, LockedElsewhere, Records, Updates, Writes
 
 __all__ = ["PendingWrites", "PostgresTx", "SharedTransaction", "read_all"]
@@ -274,6 +274,13 @@ class PostgresTx(BufferedTx):
             if len(changed) >= limit or (rows[0][0] < asked and len(read) == len(found)):
                 return changed
             asked *= 2  # others hold some of the best, or some cannot be read: look behind those
+
+    def put_updated(self, tasks: Sequence[Task], update: Update, /) -> list[Task]:
+        """The update is sent if all that it changes are columns, else the tasks are."""
+        if are_columns(update.fields):
+            return super().put_updated(tasks, update)
+        changed = update.applied_to(tasks)
+        return [self.put(task, was=was) for task, was in zip(changed, tasks, strict=True)]
 
     async def _lock_ready_tasks(self, query: ReadyTasks, limit: int) -> list[Any]:
         """Lock as many as there are, up to the limit, also if others hold many in front of them."""
