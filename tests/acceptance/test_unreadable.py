@@ -18,7 +18,7 @@ import pytest
 import rota
 from postgres_server import new_database
 from rota.domain.errors import Corrupt
-from rota.domain.model import Schedule, Task
+from rota.domain.model import Gate, Schedule, Task
 from rota.engine.clock import SystemClock
 from rota.engine.commands import fire_due
 from rota.stores.base import Tx
@@ -27,6 +27,7 @@ from rota.stores.postgres.store import PostgresStore
 from rota.stores.queries import ReadyTasks
 from rota.stores.sqlite.store import SqliteStore
 from rota.surfaces.cli.commands.store import examine
+from stores import get
 
 Damage = Callable[[str, str, str], Awaitable[None]]
 """Give the record of this table with this id another body."""
@@ -112,6 +113,22 @@ async def test_a_worker_runs_the_others(world: Any) -> None:
         assert (await queue.wait(good.id, 20)).output == "sent"
         worker.stop()
         await running
+
+
+async def test_bad_tasks_in_a_line_do_not_hold_up_those_behind_them(world: Any) -> None:
+    async with world as (url, damage), rota.connect(url) as queue:
+        app = rota.App()
+        app.task("mail", limit=rota.Limit(concurrency=1))(lambda: "sent")
+        await queue.declare_limits(app)
+        first, *bad, good = [await queue.submit("mail") for _ in range(5)]
+        for task in bad:
+            await damage("task", task.id, NO_TIME % task.id)
+        await queue.cancel(first.id)
+        async with rota.Worker(queue, app):
+            assert (await queue.wait(good.id, 20)).output == "sent"
+        gate = await get(queue.store, Gate, good.gates[0])
+        assert gate is not None
+        assert (gate.inside, gate.has_line) == (0, True), "they wait there until they are mended"
 
 
 async def test_a_bad_schedule_does_not_hold_up_another(world: Any) -> None:

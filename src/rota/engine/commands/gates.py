@@ -261,9 +261,20 @@ async def _moving_lines(tx: Tx, stored: dict[str, Gate], leaving: Mapping[str, i
 
 
 async def first_in_lines(tx: Tx, gates: Sequence[str], most: int) -> dict[str, Line]:
-    """The first of each of these lines, at most so many."""
+    """The first of each of these lines, at most so many. As many more are read as there are some that cannot be read:
+    else those behind them would never be let in."""
+    spare = 0
+    while True:
+        before = len(tx.unreadable)
+        found = await tx.find(
+            TasksInLine(gates=tuple(gates), most=most + spare, at=tx.now), (most + spare) * len(gates)
+        )
+        unreadable = len(tx.unreadable) - before
+        if unreadable <= spare:
+            break
+        spare = unreadable
     lines: dict[str, list[Task]] = {id: [] for id in gates}
-    for task in await tx.find(TasksInLine(gates=tuple(gates), most=most, at=tx.now), most * len(gates)):
+    for task in found:
         if task.line is not None:
             lines[task.line].append(task)
-    return {id: Line(tasks, len(tasks) < most and not tx.unreadable) for id, tasks in lines.items()}
+    return {id: Line(tasks[:most], len(tasks) < most and not unreadable) for id, tasks in lines.items()}
