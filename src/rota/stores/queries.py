@@ -76,7 +76,7 @@ __all__ = [
     "SchedulesByName",
     "SchedulesByNextTime",
     "SignalList",
-    "SinceQuery",
+    "SinceFilter",
     "StepList",
     "TaskList",
     "TasksByBeginning",
@@ -88,7 +88,6 @@ __all__ = [
     "UpcomingTasks",
     "UpdatedSteps",
     "WatchedSchedules",
-    "begins_behind",
 ]
 
 
@@ -220,21 +219,27 @@ class OpenTasks(Query[Task], frozen=True, kw_only=True):
     """Task: pending or running, of any tenant. By created_at, id."""
 
 
-class EndedTasks(Query[Task], frozen=True, kw_only=True):
+class SinceFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """`since` is where a listing by time begins, `after` where it goes on."""
+
+    tenant: str
+    since: datetime
+    after: Cursor | None = None
+
+    @property
+    def bound(self) -> Cursor:
+        """Both as one cursor: all records that are found lie behind it."""
+        since = Cursor(at=self.since, id="")
+        return since if self.after is None else max(since, self.after, key=lambda each: (each.at, each.id))
+
+
+class EndedTasks(Query[Task], SinceFilter, frozen=True, kw_only=True):
     """Task: of `tenant`, ended, completed_at >= `since`. By completed_at, id; `after` continues behind a cursor."""
 
-    tenant: str
-    since: datetime
-    after: Cursor | None = None
 
-
-class ReturnedTasks(Query[Task], frozen=True, kw_only=True):
+class ReturnedTasks(Query[Task], SinceFilter, frozen=True, kw_only=True):
     """Task: of `tenant`, pending again (`Task.returned_at` set) and returned_at >= `since`. By returned_at, id; `after`
     continues behind a cursor."""
-
-    tenant: str
-    since: datetime
-    after: Cursor | None = None
 
 
 class ScheduleByKey(Query[Schedule], frozen=True, kw_only=True):
@@ -345,13 +350,9 @@ class OldRuns(Query[Run], frozen=True, kw_only=True):
     before: datetime
 
 
-class EndedRuns(Query[Run], frozen=True, kw_only=True):
+class EndedRuns(Query[Run], SinceFilter, frozen=True, kw_only=True):
     """Run: of `tenant`, not running, completed_at >= `since`. By completed_at, id; `after` continues behind a
     cursor."""
-
-    tenant: str
-    since: datetime
-    after: Cursor | None = None
 
 
 class EventList(Query[Event], frozen=True, kw_only=True):
@@ -387,12 +388,8 @@ class StepList(Query[Step], frozen=True, kw_only=True):
     task_ids: tuple[str, ...]
 
 
-class UpdatedSteps(Query[Step], frozen=True, kw_only=True):
+class UpdatedSteps(Query[Step], SinceFilter, frozen=True, kw_only=True):
     """Step: of `tenant`, updated_at >= `since`. By updated_at, id; `after` continues behind a cursor."""
-
-    tenant: str
-    since: datetime
-    after: Cursor | None = None
 
 
 class SignalList(Query[Signal], frozen=True, kw_only=True):
@@ -506,12 +503,4 @@ RECORD_OF: dict[type[Query[Record]], type[Record]] = {
     each: get_args(each.__orig_bases__[0])[0]  # type: ignore[attr-defined]  # a class with a generic base has it
     for each in Query.__subclasses__()
 }
-"""What each query finds: the `Task` of `Query[Task]`."""
-
-SinceQuery = EndedTasks | ReturnedTasks | EndedRuns | UpdatedSteps
-
-
-def begins_behind(query: SinceQuery) -> Cursor:
-    """`since` and `after` as one bound: what is found lies behind it."""
-    since = Cursor(at=query.since, id="")
-    return since if query.after is None else max(since, query.after, key=lambda each: (each.at, each.id))
+"""The record that each query finds: the `Task` of `Query[Task]`."""

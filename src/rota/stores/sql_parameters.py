@@ -33,14 +33,13 @@ from .queries import (
     ScheduleList,
     SchedulesByName,
     SchedulesByNextTime,
-    SinceQuery,
+    SinceFilter,
     TaskList,
     TasksByBeginning,
     TemplateList,
     TenantList,
     UntoldAlarms,
     WatchedSchedules,
-    begins_behind,
 )
 
 __all__ = ["MANY_PENDING", "Parameters", "name_of", "task_list_statement", "usual_statement"]
@@ -73,7 +72,7 @@ _OPEN_ENDS: dict[type[Query[Record]], dict[str, datetime | str]] = {
     GateList: {"after": ""},
     NodeList: {"after": ""},
 }
-"""What stands for a bound that was not given."""
+"""The value that stands for a bound that was not given."""
 
 _NAMES = {each: re.sub(r"(?<!^)([A-Z])", r"_\1", each.__name__).lower() for each in RECORD_OF}
 
@@ -91,8 +90,8 @@ class Parameters:
 
     def of(self, query: Query[Record], limit: int | None) -> dict[str, Any]:
         values: dict[str, Any] = {"limit": limit, **self._open_ends.get(type(query), {})}
-        if isinstance(query, SinceQuery):
-            return values | {"tenant": self._value(query.tenant)} | self._behind(begins_behind(query))
+        if isinstance(query, SinceFilter):
+            return values | {"tenant": self._value(query.tenant)} | self._behind(query.bound)
         for name in query.__struct_fields__:
             value = getattr(query, name)
             if value is None:

@@ -70,7 +70,7 @@ from ..queries import (
     SchedulesByName,
     SchedulesByNextTime,
     SignalList,
-    SinceQuery,
+    SinceFilter,
     StepList,
     TaskList,
     TasksByBeginning,
@@ -82,7 +82,6 @@ from ..queries import (
     UpcomingTasks,
     UpdatedSteps,
     WatchedSchedules,
-    begins_behind,
 )
 from .indexes import INDEXES, IndexEntry
 from .state import Row, State
@@ -171,7 +170,7 @@ def _listed(index: str, group: str = "", where: Filter | None = None, *, newest:
 
 def _bound(query: Any) -> IndexEntry | None:
     """Where a listing goes on, as an entry of its index; None: at its beginning."""
-    after = begins_behind(query) if isinstance(query, SinceQuery) else getattr(query, "after", None)
+    after = query.bound if isinstance(query, SinceFilter) else getattr(query, "after", None)
     if after is None:
         return None
     return (after.at, after.id) if isinstance(after, Cursor) else (after,)

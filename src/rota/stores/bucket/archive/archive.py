@@ -34,7 +34,6 @@ from ...queries import (
     RunList,
     TaskList,
     TasksByBeginning,
-    begins_behind,
 )
 from ..formats import lines
 from .lookups import LookupResults, Matching, RowOf, SegmentLookup, Walk, answer_all
@@ -299,7 +298,7 @@ def _misses(span: Span, query: Query[Record]) -> bool:
         case FinishedTasks(before=before) | OldRuns(before=before) | OldEvents(before=before):
             return span.first >= before
         case EndedTasks() | EndedRuns():
-            return span.last < begins_behind(query).at
+            return span.last < query.bound.at
         case EventList(after=after) if after is not None:
             return span.last < after.at
         case RunList(since=since, until=until, after=after):
