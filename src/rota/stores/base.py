@@ -257,7 +257,7 @@ def no_content(url: str, key: str) -> Corrupt:
 
 
 class Store(Protocol):
-    """A place that keeps records. Stores inherit from this class, for the defaults from `heartbeat` on."""
+    """A place that keeps records. Stores inherit from this class, for its defaults."""
 
     @property
     def url(self) -> str:
@@ -272,12 +272,13 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
     async def migrate(self) -> Sequence[str]:
-        """Bring the schema up to date. The answer names the migrations that were applied now. Works before `open`."""
-        ...
+        """Bring the schema up to date. The answer names the migrations that were applied now. Works before `open`. A
+        store without a schema has none."""
+        return ()
 
     async def plan(self) -> str:
-        """What `migrate` would run now, for people to read; empty: nothing. Works before `open`."""
-        ...
+        """The SQL that `migrate` would run now, for people to read; empty: nothing. Works before `open`."""
+        return ""
 
     async def now(self) -> datetime: ...
 

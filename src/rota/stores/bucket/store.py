@@ -82,9 +82,6 @@ class BucketStore(StoreOfParts["OpenBucket"]):
             await self.close()
         return ()
 
-    async def plan(self) -> str:
-        return ""
-
     async def now(self) -> datetime:
         return self.opened.time.now()
 

@@ -121,12 +121,6 @@ class MemoryStore(Store):
         await asyncio.sleep(0)  # works that were handed in are done first
         self._waiters.close()
 
-    async def migrate(self) -> Sequence[str]:
-        return ()
-
-    async def plan(self) -> str:
-        return ""
-
     async def now(self) -> datetime:
         return self._clock.now()
 

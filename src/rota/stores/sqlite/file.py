@@ -235,8 +235,8 @@ class FileThread:
         return self._db
 
     async def open(self, settings: str) -> None:
-        """Open the file in WAL mode. That does not wait for others by itself: it is tried until it works or the time is
-        over."""
+        """Open the file in WAL mode, unless it is open. That does not wait for others by itself: it is tried until it
+        works or the time is over."""
         tries = int(self.file.busy_timeout / _RETRY)
         with self.file.told_in_words():
             while self._db is None:

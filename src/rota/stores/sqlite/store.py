@@ -14,7 +14,8 @@ tells that it has committed; elsewhere, fifty times a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -139,20 +140,22 @@ class SqliteStore(StoreOfParts["_OpenFile"]):
 
     async def migrate(self) -> Sequence[str]:
         """Also before `open`, which would do the same without saying what it did."""
-        if self.is_open:
-            return await self.opened.migrate()
-        parts = self.new_parts()
-        try:
-            return await parts.migrate_only()
-        finally:
-            await parts.close()
+        async with self._some_parts() as parts:
+            return await parts.migrate()
 
     async def plan(self) -> str:
+        async with self._some_parts() as parts:
+            return await parts.plan()
+
+    @asynccontextmanager
+    async def _some_parts(self) -> AsyncIterator[_OpenFile]:
+        """The parts of the open store, or others for one use."""
         if self.is_open:
-            return await self.opened.read(lambda db: plan(db, self.url))
+            yield self.opened
+            return
         parts = self.new_parts()
         try:
-            return await parts.plan_only()
+            yield parts
         finally:
             await parts.close()
 
@@ -213,7 +216,7 @@ class _OpenFile:
 
     async def start(self, *, migrate_now: bool) -> None:
         if migrate_now:
-            await self.migrate_only()
+            await self.migrate()
         else:
             await self.reader.look(lambda db: check(db, self._url), self._url)
             await self.writer.open(self._settings)
@@ -256,20 +259,17 @@ class _OpenFile:
         await self.writer.close()
         self.contents.close()
 
-    async def migrate_only(self) -> Sequence[str]:
+    async def migrate(self) -> Sequence[str]:
         await self.writer.open(self._settings)
-        return await self.migrate()
+        return await self.writer.run(lambda db: migrate(db, self._url, self.clock.now()))
 
-    async def plan_only(self) -> str:
+    async def plan(self) -> str:
         try:
             return await self.reader.look(lambda db: plan(db, self._url), self._url)
         except Unavailable as problem:
             if "missing" not in problem.details:
                 raise
             return plan(apsw.Connection(":memory:"), self._url)
-
-    async def migrate(self) -> Sequence[str]:
-        return await self.writer.run(lambda db: migrate(db, self._url, self.clock.now()))
 
     async def read(self, function: Callable[[apsw.Connection], T]) -> T:
         """One snapshot for all statements of the function."""
