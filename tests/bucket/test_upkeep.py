@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from rota.stores.bucket.service.clock import ServiceClock
 from rota.stores.bucket.store import BucketStore
 from rota.stores.bucket.tuning import LogPoller, Tuning
 from rota.stores.bucket.views import views_of
+from rota.stores.threads import Threads
 from rota.surfaces.cli.commands.store import examine
 from stores import START, put
 
@@ -155,7 +155,7 @@ async def test_an_idle_node_makes_one_get_for_each_poll_and_nothing_else() -> No
 
 async def test_looks_are_as_frequent_as_what_there_is_to_see() -> None:
     """Every second: two looks for each. After a pause: as fast as at first."""
-    poller = LogPoller(ThreadPoolExecutor(1), lambda interval: False, lambda: None, Tuning())
+    poller = LogPoller(Threads(1, "never started"), lambda interval: False, lambda: None, Tuning())
     first = [poller.interval_after_find(1000.0 + second) for second in range(12)]
     assert first[0] == timedelta(milliseconds=100)
     assert first[-1] == timedelta(milliseconds=500)

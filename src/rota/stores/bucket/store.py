@@ -17,8 +17,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -101,7 +100,7 @@ class BucketStore(StoreOfParts["OpenBucket"]):
         return self.opened.contents
 
     async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
-        return await self.opened.run(partial(self.opened.everything, report))
+        return await self.opened.snapshot(report)
 
     @property
     def heartbeat(self) -> timedelta:
@@ -135,7 +134,7 @@ class OpenBucket:
         node = f"{socket.gethostname()}:{os.getpid()}:{uuid_utils.uuid4().hex[:6]}"
         self.log = Log(bucket, self.replica, self.time, tuning, node, self._closing.wait)
         self._writer = Threads(1, "rota-writer")
-        self._reader = ThreadPoolExecutor(4, thread_name_prefix="rota-reader")
+        self._reader = Threads(4, "rota-reader")
         self.committer = Committer(self.log, lambda commit: self.upkeep.committed(commit))
         self.groups = Groups(self._writer, self.committer.commit, self._changed)
         self.waiters = Waiters(self.time.now)
@@ -146,7 +145,7 @@ class OpenBucket:
 
     async def start(self, *, migrate_now: bool) -> None:
         self.log.may_begin = migrate_now
-        await self.run(self._catch_up)
+        await self._reader.call(self._catch_up)
         self._told = self.log.entries_read
         self.upkeep.start()
 
@@ -159,7 +158,7 @@ class OpenBucket:
         await self.poller.close()
         self._closing.set()
         self._writer.close(wait=True)
-        self._reader.shutdown()
+        self._reader.close(wait=True)
         self.archive_reads.close()
         self.contents.close()
 
@@ -171,9 +170,12 @@ class OpenBucket:
             with self.replica.lock:
                 return drive(work, BucketTx(self.replica, self.time.now(), writable=False))
 
-        return await self.archive_reads.run(work, lambda each: self.run(partial(reading, each)))
+        return await self.archive_reads.run(work, partial(self._reader.call, reading))
 
-    def everything(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
+    async def snapshot(self, report: ReadSoFar | None) -> dict[str, list[Record]]:
+        return await self._reader.call(self._everything, report)
+
+    def _everything(self, report: ReadSoFar | None) -> dict[str, list[Record]]:
         self._catch_up()
         with self.replica.lock:
             rows = self.replica.live.all_rows()
@@ -185,12 +187,8 @@ class OpenBucket:
                 report(number, len(segments))
         return by_table(rows)
 
-    async def run(self, function: Callable[[], T]) -> T:
-        """Call a function in a reader's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._reader, function)
-
     async def _is_segment_missed(self, key: str) -> bool:
-        await self.run(self._catch_up)
+        await self._reader.call(self._catch_up)
         return key in self.replica.archive.segments
 
     def _catch_up(self) -> bool:

@@ -11,13 +11,13 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from ...domain.errors import Invalid
+from ..threads import Threads
 from ..waiting import poll_later
 from .service.clock import Moment, Stopwatch
 
@@ -230,12 +230,12 @@ class LogPoller:
 
     def __init__(
         self,
-        executor: Executor,
+        threads: Threads,
         look: Callable[[timedelta], bool],
         changed: Callable[[], None],
         tuning: Tuning,
     ) -> None:
-        self._executor = executor
+        self._threads = threads
         self._look = look
         self._changed = changed
         self._tuning = tuning
@@ -265,13 +265,13 @@ class LogPoller:
             await asyncio.wait([self._looking])
 
     def _later(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = poll_later(loop, self._interval * random.uniform(0.9, 1.1), self._start, loop)
+        pause = self._interval * random.uniform(0.9, 1.1)
+        self._timer = poll_later(asyncio.get_running_loop(), pause, self._start)
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start(self) -> None:
         self._timer = None
         if self._waiting:
-            self._looking = loop.run_in_executor(self._executor, self._look, self._interval)
+            self._looking = self._threads.call(self._look, self._interval)
             self._looking.add_done_callback(self._done)
 
     def interval_after_find(self, now: float) -> timedelta:

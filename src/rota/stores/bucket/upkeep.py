@@ -13,7 +13,6 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
@@ -25,6 +24,7 @@ from ..base import Proof, Work
 from ..memory.finders import walk_rows
 from ..memory.state import Row
 from ..queries import FinishedTasks, OldEvents, OldRuns
+from ..threads import Threads
 from .archive.archive import first_rows, pack_segment
 from .archive.lookups import SegmentCache
 from .archive.segments import Segment, segment_key, summarize
@@ -100,7 +100,7 @@ class Upkeep:
         self._failures = UpkeepFailures(log.bucket.name)
         self.log_removal = LogRemoval(log)
         self._transact = transact
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rota-upkeep")
+        self._thread = Threads(1, "rota-upkeep")
         self._commits: deque[Committed] = deque()
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -129,7 +129,7 @@ class Upkeep:
         self._awake.set()
         if self._task is not None:
             await self._task
-        self._thread.shutdown()
+        self._thread.close(wait=True)
 
     async def tidy(self) -> None:
         """Compare the views with the records."""
@@ -192,16 +192,13 @@ class Upkeep:
     async def _try(self, part: UpkeepPart, function: Callable[..., bool], *arguments: Any) -> bool:
         """Run one part in the upkeep thread; whether it was done, as the function says. A failure is logged."""
         try:
-            is_done: bool = await self._in_thread(function, *arguments)
+            is_done = await self._thread.call(function, *arguments)
         except StoreError as error:
             self._failures.failed(part, error)
             return False
         if is_done:
             self._failures.succeeded(part)
         return is_done
-
-    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     # Archive
 
@@ -218,7 +215,7 @@ class Upkeep:
 
     async def archive_once(self) -> bool:
         """Move records that ended some time ago to a segment, when there are enough; whether there were."""
-        made = await self._in_thread(self._make_segment)
+        made = await self._thread.call(self._make_segment)
         if made is None:
             return False
         segment, rows = made
@@ -226,7 +223,7 @@ class Upkeep:
         try:
             return await self._transact(work)
         except Conflict:  # after any other error it may have been committed
-            await self._in_thread(self._bucket.delete, [segment.key])
+            await self._thread.call(self._bucket.delete, [segment.key])
             raise
 
     def _make_segment(self) -> tuple[Segment, list[Row]] | None:
