@@ -188,7 +188,7 @@ def search_text(text: str) -> str:
 
 
 def searched(schedule: Schedule) -> str:
-    """What a search for a text looks through: name, description, kind and tags, a line each."""
+    """The text in which a search looks: name, description, kind and tags, a line each."""
     kind, tags = target_kind(schedule) or "", getattr(schedule.target, "tags", ())
     return search_text("\n".join((schedule.key, schedule.description, kind, *tags)))
 
@@ -265,22 +265,17 @@ async def readable(
 ) -> list[Any]:
     """The records of the query: `fetch` gives rows for a limit, and `read` the records of rows. Damaged records go to
     `left_out`."""
-    rows = await fetch(limit)
-    try:
-        return list(read(rows))
-    except Corrupt:
-        # Without it, the answer would be that there is no such schedule.
-        if isinstance(query, ScheduleByKey | SchedulesByKeys):
-            raise
+    if isinstance(query, ScheduleByKey | SchedulesByKeys):
+        return list(read(await fetch(limit)))  # if one were left out, there would be no such schedule
     asked = limit
     while True:
+        rows = await fetch(asked)
         problems: list[Corrupt] = []
         records = read_each(rows, read, problems)
         if len(records) >= limit or len(rows) < asked:
             left_out += problems
             return records[:limit]
         asked *= 2
-        rows = await fetch(asked)
 
 
 def read_each(
