@@ -135,7 +135,7 @@ class VirtualTime(Protocol):
 
 
 class Tx(Protocol):
-    """What a work may do: read, then write."""
+    """A work's way to the records: it reads, then writes."""
 
     @property
     def now(self) -> datetime: ...
@@ -199,7 +199,7 @@ the objects that hold them."""
 
 
 class CommitOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller wants of a commit. A store ignores an option that makes no difference to it."""
+    """Wishes of a caller about a commit. A store ignores one that makes no difference to it."""
 
     may_be_stale: bool = False
     """A work that writes nothing may be answered from a state that is as old as the poll interval. The loops of the
@@ -247,12 +247,12 @@ HEARTBEAT = timedelta(seconds=30)
 
 
 def no_store(url: str) -> Unavailable:
-    """What `open(migrate=False)` raises where there is no store."""
+    """The error of `open(migrate=False)` where there is no store."""
     return Unavailable(f"there is no store at {url}", is_final=True, missing=url)
 
 
 def no_content(url: str, key: str) -> Corrupt:
-    """What reading raises where a record names content that is not there."""
+    """The error of a read where a record names content that is not there."""
     return Corrupt(f"the content {key} is missing in {url}", key=key)
 
 
@@ -331,7 +331,7 @@ class Store(Protocol):
 
 
 class OpenParts(Protocol):
-    """What a store is made of while it is open."""
+    """The parts of a store, which exist while it is open."""
 
     async def start(self, *, migrate_now: bool) -> None:
         """As `Store.open`. If it fails, `close` is called."""
@@ -455,7 +455,7 @@ _ENDED: RecordTypes = frozenset({Task})
 
 
 def awaited_as(task: Task) -> RecordTypes:
-    """What those wait for who wait for this task, as it is now. Nobody waits for a claim or a lease."""
+    """The types that callers wait for to hear of this task, as it is now. Nobody waits for a claim or a lease."""
     if task.status is TaskStatus.RUNNING and not task.cancel_requested:
         return _CLAIMED
     return _PENDING if task.is_live else _ENDED

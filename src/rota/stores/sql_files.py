@@ -42,7 +42,7 @@ _IN_DIALECT: dict[str, dict[str, str]] = {
         r" \{lock\}": "",
     },
 }
-"""What is replaced in the statements that both dialects have."""
+"""Patterns that are replaced in the statements that both dialects have."""
 
 
 @cache
@@ -82,7 +82,7 @@ class Migration(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What a database says about a step it has."""
+    """A step that a database says it has."""
 
     number: int
     name: str
@@ -104,7 +104,7 @@ def _read(file_name: str, text: str) -> Migration:
 
 
 def pending(store: str, known: Iterable[Migration], applied: Iterable[Applied]) -> list[Migration]:
-    """What is left to apply to the database at `store`."""
+    """The steps that are left to apply to the database at `store`."""
     steps = {step.number: step for step in known}
     done = list(applied)
     newest = max((each.number for each in done), default=0)

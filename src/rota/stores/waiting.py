@@ -1,10 +1,10 @@
 """Waiting for a change: the part of `Store.wait` that stores share.
 
-Changes made through this store are counted by the types of the records (`changed`): only those who wait for one of them
-wake. Changes made by other processes are seen by `look`: its value is different after each of them, and everyone wakes.
-It is asked every `interval`, and only while someone waits. Timers are those of the
-event loop, so that virtual time works. The injected clock says whether `until` has come, and is asked again and again,
-so that a jump of the clock is noticed. A store that hears of something sooner calls `look_now`.
+Changes made through this store are counted by the types of the records (`changed`): only callers that wait for one of
+them wake. Changes made by other processes are seen by `look`: its value is different after each of them, and everyone
+wakes. It is asked every `interval`, and only while someone waits. Timers are those of the event loop, so that virtual
+time works. The injected clock says whether `until` has come, and is asked again and again, so that a jump of the clock
+is noticed. A store that hears of something sooner calls `look_now`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ equal points."""
 
 _QUIET_LOOKS = 50
 _QUIET_FACTOR = 2.5
-"""After so many looks without a change they become this much rarer: waking up is what idling costs."""
+"""After so many looks without a change they become this much rarer, since an idle node pays for waking up: on SQLite
+0.15 % of a core, and 0.25 % without this."""
 
 
 class Waiters:

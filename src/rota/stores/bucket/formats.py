@@ -114,7 +114,7 @@ def lines(rows: Iterable[Row]) -> bytes:
 
 
 def read_object(bucket: Bucket, key: str, read: Callable[[bytes], T]) -> T | None:
-    """What `read` makes of the object at `key`; None where nothing is."""
+    """The object at `key`, as `read` makes it of the text; None where nothing is."""
     for _ in range(_READS - 1):
         with suppress(Corrupt):
             body = bucket.get(key)
@@ -128,7 +128,7 @@ def decode(key: str, body: bytes) -> LogEntry:
 
 
 def parse(key: str, read: Callable[[], T]) -> T:
-    """What `read` makes of the object at `key`; Corrupt, naming it, if it cannot be read."""
+    """The answer of `read`. If the text cannot be read, Corrupt names the object."""
     try:
         return read()
     except (Corrupt, msgspec.DecodeError, ValueError, KeyError, EOFError, OSError) as error:

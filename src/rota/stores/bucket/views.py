@@ -168,7 +168,7 @@ def _timing(timing: Timing) -> dict[str, Any]:
 
 
 def _choices(timing: Cron | RRule) -> dict[str, Any]:
-    """What was chosen for daylight saving."""
+    """The choices for daylight saving."""
     chosen = {"dst_gap": timing.dst_gap, "dst_fold": timing.dst_fold}
     return {name: value for name, value in chosen.items() if value is not None}
 

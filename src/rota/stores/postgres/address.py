@@ -113,7 +113,7 @@ class Address(NamedTuple):
 
     @property
     def name_of_this_node(self) -> str:
-        """What pg_stat_activity shows: which node, in which role."""
+        """The name in pg_stat_activity: which node, in which role."""
         return (
             self.application_name or f"rota {self.role or 'client'} {socket.gethostname()}:{os.getpid()}"
         )[:63]
@@ -150,7 +150,7 @@ class Address(NamedTuple):
 
     @property
     def begin_suffix(self) -> str:
-        """What a session would keep, for one transaction: behind a pooler only."""
+        """The settings of a session for one transaction, since behind a pooler no session keeps them."""
         if not self.pgbouncer:
             return ""
         settings = PLANNING | self._timeouts

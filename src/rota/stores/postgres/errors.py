@@ -60,7 +60,7 @@ FAILURES = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-"""What the driver raises if the server reports an error or does not answer."""
+"""Errors of the driver: the server reports one, or does not answer."""
 
 
 class Blocked(Unavailable):

@@ -140,7 +140,7 @@ class ChangeListener:
 
 
 def notice(sender: str, of: RecordTypes) -> str:
-    """What others are told of a commit: who made it, and the types of the records that it wrote."""
+    """The text that tells others of a commit: who made it, and the types of the records that it wrote."""
     return " ".join((sender, *sorted(_NAMES[each] for each in of)))
 
 

@@ -142,7 +142,7 @@ def _what(sql: str) -> str:
 
 
 def _changes(update: Update) -> str:
-    """What an update of tasks sets."""
+    """The assignments of an update of tasks."""
     types = WRITERS[Task].types
     changes = ["version = task.version + 1", "changes = task.changes + 1"]
     changes += [f"{name} = :set_{name}::{_through_text(types[name])}" for name in update.set]

@@ -42,7 +42,7 @@ from .task_row import are_alike, bodies_of, body_of, columns_read, json_of, read
 __all__ = ["WHOLE_RECORD", "WRITERS", "Histories", "Rows", "Writer", "text_of"]
 
 WHOLE_RECORD = "body::text"
-"""What is selected of a record whose body is all of it."""
+"""The selected columns of a record whose body is all of it."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -211,7 +211,7 @@ class Writer:
 
     @property
     def what(self) -> str:
-        """What is selected to read a record."""
+        """The columns that are selected to read a record."""
         return columns_read() if self.table.type is Task else WHOLE_RECORD
 
     def read(self, rows: Sequence[Any]) -> Iterable[Any]:
@@ -225,7 +225,7 @@ class Writer:
         return {record.id: short_history(record) for record in records if isinstance(record, Task)}
 
     def identities(self, records: Iterable[Record]) -> Rows:
-        """What says which records these are: id, version, fixed columns."""
+        """The columns that say which records these are: id, version, fixed columns."""
         return self._rows(records, self._identity, {})
 
     def rows(self, records: Iterable[Record], histories: Histories, *, with_body: bool = True) -> Rows:

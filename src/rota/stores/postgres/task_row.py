@@ -77,8 +77,8 @@ def _read_as(name: str) -> str:
 
 
 def columns_read(known: Collection[str] = ()) -> str:
-    """What is read of a task, but for what is known. JSON is read as a text: on a connection of the caller's, the
-    driver may decode it."""
+    """The columns that are read of a task; null for those that are known. JSON is read as a text: on a connection of
+    the caller's, the driver may decode it."""
     names = (*_IN_COLUMNS, "changes", "actor", "created_by", "body")
     return ", ".join("null" if name in known else _read_as(name) for name in names)
 

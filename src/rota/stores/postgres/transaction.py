@@ -118,7 +118,7 @@ class DatabaseTransaction:
         fetch: Callable[[], Awaitable[list[Any]]],
         fetch_and_lock: Callable[[], Awaitable[list[Any]]],
     ) -> list[Any]:
-        """What `fetch_and_lock` gives, in a transaction. `fetch` gives the same and locks nothing."""
+        """The rows of `fetch_and_lock`, in a transaction. `fetch` gives the same rows and locks nothing."""
         if not self.is_open and not self._begin_at_once and name in self._found_nothing:
             if not await fetch():
                 return []
@@ -271,7 +271,7 @@ def _without_updated(records: dict[str, Record], updates: Updates) -> list[Recor
 
 
 def _update(statements: Statements, update: Update, tasks: Sequence[Task]) -> _Write:
-    """What the update does to these tasks, which are as it made them. In the order of ids, as all rows are."""
+    """The write of an update to tasks, which are given as it made them. In the order of ids, as all rows are."""
     tasks = sorted(tasks, key=attrgetter("id"))
     statement, committing = statements.update_of_tasks(update)
     parameters = statement.args(values_of_update(update) | values_of_updated(update, tasks))

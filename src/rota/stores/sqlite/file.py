@@ -159,7 +159,7 @@ class SqliteFile:
             raise self.in_words(error) from error
 
     def in_words(self, error: apsw.Error) -> StoreError:
-        """What went wrong with the file, and what to do."""
+        """The error of the contract: what went wrong with the file, and what to do."""
         if (gone := self.gone()) is not None:
             return gone
         path = self.path
@@ -264,7 +264,7 @@ class FileThread:
         return value
 
     async def close(self) -> None:
-        """What was handed in before is done first: the connection is taken away in its own thread."""
+        """Close the connection, in its own thread, so that all calls before this one are done first."""
         if self._db is not None:
             with self.file.told_in_words():
                 await self.thread.call(self._close)

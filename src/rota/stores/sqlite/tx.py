@@ -41,8 +41,9 @@ _TAKEN = {apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE}
 
 class _Replacement:
     """The statement that replaces a record of which some columns differ, and its rows: (id, version, fixed columns,
-    those columns, body). Indexes are written for the columns that a statement sets, whether they differ or not: the
-    schedules of a tick take 5 instead of 16 µs each if only their times are set."""
+    those columns, body). Indexes are written for the columns that a statement sets, whether they differ or not. Each of
+    1,000 schedules that are due at once takes 165 to 171 µs of processor time until its task has started, and 191 to
+    201 if all columns are set."""
 
     def __init__(self, table: Table[Any], changed: Sequence[Column]) -> None:
         fixed = [column for column in table.columns if column.is_fixed]

@@ -154,7 +154,8 @@ class FolderRequests(Requests):
         self._write(key, [body], os.replace)
 
     def put_parts(self, key: str, chunks: Iterator[bytes]) -> None:
-        """What a process that died has left of it is listed under its key, and deleted by it."""
+        """Write in parts. If the process dies meanwhile, the part that is there is listed under the key and deleted
+        with it."""
         self._write(key, chunks, os.replace, _PART)
 
     def _write(
