@@ -333,6 +333,9 @@ class Store(Protocol):
 class OpenParts(Protocol):
     """The parts of a store, which exist while it is open."""
 
+    @property
+    def contents(self) -> Contents: ...
+
     async def start(self, *, migrate_now: bool) -> None:
         """As `Store.open`. If it fails, `close` is called."""
         ...
@@ -363,6 +366,10 @@ class StoreOfParts(Store, Generic[P]):
         if self._opened is None:
             raise Unavailable(f"the store at {self.url} is not open", is_final=True)
         return self._opened
+
+    @property
+    def contents(self) -> Contents:
+        return self.opened.contents
 
     async def open(self, *, migrate: bool = True) -> None:
         if self._opened is not None:

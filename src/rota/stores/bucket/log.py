@@ -56,7 +56,7 @@ from .service.clock import Moment, ServiceClock
 from .service.proof import check_create, is_begun
 from .tuning import Contention, ReadOdds, RetryPauses, Tuning
 
-__all__ = ["Log", "LogPosition", "LogReader"]
+__all__ = ["Log", "LogPosition"]
 
 
 class LogPosition(NamedTuple):

@@ -42,7 +42,7 @@ from .service.proof import prove
 from .tuning import LogPoller, Tuning
 from .upkeep import Upkeep
 
-__all__ = ["BucketStore", "OpenBucket"]
+__all__ = ["BucketStore"]
 
 T = TypeVar("T")
 HEARTBEAT = timedelta(minutes=5)
@@ -94,10 +94,6 @@ class BucketStore(StoreOfParts["OpenBucket"]):
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         with self.opened.poller:
             await self.opened.waiters.wait(until, of)
-
-    @property
-    def contents(self) -> BucketContents:
-        return self.opened.contents
 
     async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
         return await self.opened.snapshot(report)

@@ -36,11 +36,7 @@ from .replica import MoveToArchive
 from .service.proof import prove_rights
 from .views import ViewWriter
 
-__all__ = [
-    "Upkeep",
-    "UpkeepFailures",
-    "UpkeepPart",
-]
+__all__ = ["Upkeep"]
 
 logger = logging.getLogger("rota")
 

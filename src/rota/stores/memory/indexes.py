@@ -35,7 +35,7 @@ from ...domain.template import alias_key
 from ...domain.workflow import Signal, Step
 from ..queries import NEVER
 
-__all__ = ["INDEXES", "Index", "IndexEntry", "Indexed", "SortedEntries"]
+__all__ = ["INDEXES", "Index", "IndexEntry"]
 
 IndexEntry = tuple[Any, ...]
 IndexKey = tuple[IndexEntry, IndexEntry]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from ..base import Contents, no_content
 from ..threads import Threads
@@ -19,10 +19,8 @@ __all__ = ["TableContents"]
 PIECE = 1024 * 1024
 
 
-class UseConnection(Protocol):
-    """Runs a function with a connection."""
-
-    async def __call__(self, use: Callable[[Any], Awaitable[Any]], /) -> Any: ...
+UseConnection = Callable[[Callable[[Any], Awaitable[Any]]], Awaitable[list[Any]]]
+"""Calls a function with a connection."""
 
 
 class TableContents(Contents):
@@ -61,8 +59,7 @@ class TableContents(Contents):
         await self._fetch("delete_contents", list(keys))
 
     async def _fetch(self, name: str, *values: Any) -> list[Any]:
-        rows: list[Any] = await self._run(lambda connection: connection.fetch(self._sql[name], *values))
-        return rows
+        return await self._run(lambda connection: connection.fetch(self._sql[name], *values))
 
 
 def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:

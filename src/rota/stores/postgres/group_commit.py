@@ -29,7 +29,7 @@ from .errors import Blocked
 from .transaction import LockedElsewhere
 from .tx import SharedTransaction
 
-__all__ = ["ConnectionLost", "GroupCommit", "RunInTransaction"]
+__all__ = ["ConnectionLost", "GroupCommit"]
 
 T = TypeVar("T")
 _LARGEST_GROUP = 256

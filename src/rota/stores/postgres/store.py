@@ -67,15 +67,13 @@ class PostgresStore(StoreOfParts["_OpenDatabase"]):
 
     async def migrate(self) -> Sequence[str]:
         """Also before `open`, which would do the same without saying what it did."""
-        with driver_errors_translated(self.address.place, "migrating the schema"):
-            async with self._connection() as connection, connection.transaction():
-                return await migrate(connection, self.statements, self.address.schema, self.url)
+        async with self._transaction("migrating the schema") as connection:
+            return await migrate(connection, self.statements, self.address.schema, self.url)
 
     async def plan(self) -> str:
         """The SQL that `migrate` would run now."""
-        with driver_errors_translated(self.address.place, "reading the schema"):
-            async with self._connection() as connection, connection.transaction():
-                return await plan(connection, self.statements, self.address.schema, self.url)
+        async with self._transaction("reading the schema") as connection:
+            return await plan(connection, self.statements, self.address.schema, self.url)
 
     async def now(self) -> datetime:
         opened = self.opened
@@ -107,21 +105,20 @@ class PostgresStore(StoreOfParts["_OpenDatabase"]):
         opened.listener.start()
         await opened.waiters.wait(until, of)
 
-    @property
-    def contents(self) -> TableContents:
-        return self.opened.contents
-
     async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
         return await self.opened.read(lambda shared: read_all(shared.database, report))
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
-        connection = await asyncpg.connect(**self.address.connect_options())
-        try:
-            yield connection
-        finally:
-            with suppress(*FAILURES):
-                await connection.close(timeout=5)
+    async def _transaction(self, doing: str) -> AsyncIterator[Any]:
+        """A transaction on a connection of its own, before the store is open."""
+        with driver_errors_translated(self.address.place, doing):
+            connection = await asyncpg.connect(**self.address.connect_options())
+            try:
+                async with connection.transaction():
+                    yield connection
+            finally:
+                with suppress(*FAILURES):
+                    await connection.close(timeout=5)
 
 
 async def _no_reset(connection: Any) -> None:

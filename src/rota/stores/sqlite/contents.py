@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -59,8 +58,13 @@ class FolderContents(Contents):
         await self._run(delete)
 
     async def _run(self, function: Callable[[], T]) -> T:
-        with self._in_words():
+        try:
             return await self._threads.call(function)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            problem = f"the artifacts in {self.folder} cannot be read or written ({error.strerror or error})"
+            raise Unavailable(f"{problem}: check the folder and its disk") from error
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
@@ -82,16 +86,6 @@ class FolderContents(Contents):
     def _keys(self) -> list[str]:
         found = self.folder.glob("[0-9a-f][0-9a-f]/*")
         return sorted({path.name.removesuffix(_UNFINISHED) for path in found})
-
-    @contextmanager
-    def _in_words(self) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            problem = f"the artifacts in {self.folder} cannot be read or written ({error.strerror or error})"
-            raise Unavailable(f"{problem}: check the folder and its disk") from error
 
 
 def _sync(folder: Path) -> None:

@@ -171,10 +171,6 @@ class SqliteStore(StoreOfParts["_OpenFile"]):
     async def wait(self, until: datetime | None, *, of: RecordTypes | None = None) -> None:
         await self.opened.waiters.wait(until, of)
 
-    @property
-    def contents(self) -> FolderContents:
-        return self.opened.contents
-
     async def snapshot(self, report: ReadSoFar | None = None) -> dict[str, list[Record]]:
         return await self.opened.read(lambda db: everything(db, report))
 

@@ -41,14 +41,12 @@ from .segments import Fingerprints
 
 __all__ = [
     "ArchiveReads",
-    "Lookup",
     "LookupResults",
     "Matching",
     "NeedsArchive",
     "RowOf",
     "SegmentCache",
     "SegmentLookup",
-    "SegmentMissing",
     "Walk",
     "answer_all",
     "read_with_archive",
