@@ -16,6 +16,7 @@ from .queries import Statements
 __all__ = ["check", "migrate", "plan"]
 
 _LOCK = 0x726F7461 << 32  # "rota"
+_MADE_FIRST = (("schema_exists", "create_schema"), ("migration_table_exists", "create_migration_table"))
 _PATIENCE = 86_400.0  # seconds; the driver has a timeout of its own
 
 
@@ -48,9 +49,9 @@ async def _sql_of(
     missing: list[Migration], connection: Any, statements: Statements, schema: str
 ) -> list[str]:
     parts: list[str] = []
-    for thing in ("schema", "migration_table"):
-        if missing and not await connection.fetchval(statements.plain[f"{thing}_exists"].sql):
-            parts.append(statements.plain[f"create_{thing}"].sql + ";")
+    for exists, create in _MADE_FIRST:
+        if missing and not await connection.fetchval(statements.plain[exists].sql):
+            parts.append(statements.plain[create].sql + ";")
     for step in missing:
         parts.append(f"-- {step.name}\n{step.sql.replace('{schema}', schema).strip()}")
         parts.append(statements.plain["record_migration"].sql.format(**step._asdict()) + ";")

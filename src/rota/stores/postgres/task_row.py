@@ -169,7 +169,8 @@ def has_same_body(old: Task, new: Task, short: ShortHistory) -> bool:
 
 def read_tasks(rows: Sequence[Sequence[Any]], known: Mapping[str, Any] = _NOTHING) -> Iterator[Task]:
     """The tasks of rows with `columns_read`, and what is known of all of them; or Corrupt. Tasks of a batch are mostly
-    alike: what a row has in common with the row before it is not read again. That takes half of the time."""
+    alike: what a row has in common with the row before it is not read again. With this a task that is run takes 41 µs
+    of processor time here, without it 52 to 57 (`bench/postgres_costs.py`)."""
     like: Task | None = None
     columns: Sequence[Any] = ()
     rest: tuple[Any, ...] = ()
