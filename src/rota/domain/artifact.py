@@ -71,7 +71,7 @@ def check_media_type(value: object) -> str:
 
 
 def media_type_of(name: str, *, is_text: bool) -> str:
-    """What the ending of the name says, or else what the content is."""
+    """The type that the ending of the name says, or else that of such content."""
     guessed, encoding = _known_types().guess_type(f"file:{name}")
     if guessed is None or encoding is not None:
         return "text/plain; charset=utf-8" if is_text else "application/octet-stream"
@@ -129,7 +129,7 @@ def leave(
 
 
 def result_of(task: Task) -> Artifact | None:
-    """What the handler returned, as an artifact; None: nothing."""
+    """The result of the handler, as an artifact; None: it returned nothing."""
     if task.completed_at is None or task.is_live or task.output is None:
         return None
     body = msgspec.json.encode(task.output)

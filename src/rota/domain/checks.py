@@ -17,7 +17,6 @@ from .errors import Invalid
 from .model import Limits, RetryPolicy
 
 __all__ = [
-    "DURATIONS",
     "DURATION_PATTERN",
     "LONGEST",
     "NAME_PATTERN",
@@ -261,7 +260,7 @@ def stored_bytes(value: object) -> bytes:
 
 
 def changed_fields(record: msgspec.Struct, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the values, which are in stored form, that differ from the record's own."""
+    """The values, in stored form, that differ from the record's own."""
     return {
         name: value
         for name, value in values.items()

@@ -149,7 +149,7 @@ class NotFound(Refused, LookupError):
 
 
 class StoreError(RotaError):
-    """What a store raises."""
+    """An error of a store."""
 
     code = "store"
 
@@ -202,7 +202,7 @@ class TaskFailed(RotaError):
 
 
 class HandlerError(RotaError):
-    """What a handler raises to decide the fate of its task."""
+    """An error by which a handler decides the fate of its task."""
 
     code = "handler"
 

@@ -33,9 +33,7 @@ from .tenants import EVERY_TENANT, check_tenant
 
 __all__ = [
     "EVERY_TENANT",
-    "LONGEST_SESSION",
     "ROTATED",
-    "SESSION",
     "SignIn",
     "as_facts",
     "check_name",
@@ -55,7 +53,7 @@ _TOKEN = re.compile(r"rota_([0-9a-f]{32})_([A-Za-z0-9_-]{1,255})")
 _NOBODY = "0" * 64
 
 SESSION = timedelta(hours=12)
-"""Whoever stays away for so long signs in again."""
+"""A session ends if its owner stays away for so long."""
 ROTATED = timedelta(hours=1)
 LONGEST_SESSION = timedelta(days=30)
 SKEW = timedelta(minutes=5)
@@ -101,7 +99,7 @@ def check_name(value: object) -> str:
 
 
 def token(id: str, secret: str) -> str:
-    """What its owner sends."""
+    """The text that its owner sends."""
     return f"rota_{UUID(id).hex}_{secret}"
 
 
@@ -123,7 +121,8 @@ def revoke(key: ApiKey, now: datetime, actor: str) -> ApiKey:
 
 
 def session(key: ApiKey, now: datetime, id: str, before: SignIn | None = None) -> str:
-    """What a browser holds from now on: of someone who signs in, under a new id; or in place of the one before."""
+    """The text that a browser holds from now on: of someone who signs in, under a new id; or in place of the one
+    before."""
     made = int(now.timestamp())
     id, began = (UUID(id).hex, made) if before is None else (before.id, before.began)
     return f"rota-session_{UUID(key.id).hex}_{id}_{began}_{made}_{_proof(key, id, began, made)}"

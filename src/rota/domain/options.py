@@ -95,7 +95,7 @@ a timing."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an option beside its type. `check(field, value)` gives the stored form or raises `Invalid`; the
+    """The facts about an option beside its type. `check(field, value)` gives the stored form or raises `Invalid`; the
     bounds are those that the check has, for schemas and help pages."""
 
     help: str
@@ -105,7 +105,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str | None = None
     clearable: bool = False
     cleared: Any = None
-    """What is there once it is taken away."""
+    """The value that is there once it is taken away."""
     alone: int | None = None
     """Of a number: what true means, or the name without a value."""
 
@@ -254,7 +254,7 @@ class UniqueOptions(TypedDict, total=False):
 
 
 class SubmitManyOptions(TaskOptions, UniqueOptions, total=False):
-    """What can be said of many submissions at once."""
+    """The options of many submissions at once."""
 
     schedule_at: Annotated[datetime | None, _time("Run it at this time, not before.")]
     expires_at: Annotated[datetime | None, _time("It expires if it has not started by then.")]
@@ -262,7 +262,7 @@ class SubmitManyOptions(TaskOptions, UniqueOptions, total=False):
 
 
 class SubmitOptions(SubmitManyOptions, total=False):
-    """What can be said of a submission, beside its kind and its input."""
+    """The options of a submission, beside its kind and its input."""
 
     idempotency_key: Annotated[
         str | None,
@@ -377,7 +377,7 @@ class AlarmOptions(TypedDict, total=False):
 
 
 class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
-    """What can be said of the schedule of a known task: when, with which input, how it is run, and its policies."""
+    """The options of the schedule of a known task: when, with which input, how it is run, and its policies."""
 
     input: Any
     missed_run_policy: Annotated[
@@ -450,16 +450,16 @@ class PolicyOptions(TimingOptions, TaskOptions, AlarmOptions, total=False):
 
 
 class ScheduleOptions(PolicyOptions, total=False):
-    """What can be said of a schedule: the same, and what it runs (`task_type` or `target`)."""
+    """The options of a schedule: the same, and what it runs (`task_type` or `target`)."""
 
     task_type: Annotated[str | None, _text("The kind of task it submits.")]
     target: Target | None
 
 
 class HandlerOptions(PolicyOptions, UniqueOptions, total=False):
-    """What can be said of a handler where it is registered: how its tasks are run, which are the same, and when. Its
-    `limit` holds for all workers together. With `run_in="process"` it runs in a process that is kept for it, and killed
-    if it must end; there it gets at most `memory_limit` bytes."""
+    """The options of a handler where it is registered: how its tasks are run, which are the same, and when. Its `limit`
+    holds for all workers together. With `run_in="process"` it runs in a process that is kept for it, and killed if it
+    must end; there it gets at most `memory_limit` bytes."""
 
     limit: Limit | None
     run_in: Literal["process"] | None
@@ -467,7 +467,7 @@ class HandlerOptions(PolicyOptions, UniqueOptions, total=False):
 
 
 class WorkflowOptions(PolicyOptions, UniqueOptions, total=False):
-    """What can be said of a workflow where it is registered: as of a handler, and which runs its code goes on with.
+    """The options of a workflow where it is registered: as of a handler, and which runs its code goes on with.
     `timeout` is for the whole run, waits included."""
 
     version: Annotated[int, _number("The version of the code; runs keep that of their begin.", 1, 1_000_000)]
@@ -475,13 +475,13 @@ class WorkflowOptions(PolicyOptions, UniqueOptions, total=False):
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
-    """What can be changed in a schedule: all of it, and its name."""
+    """The options that can be changed in a schedule: all of them, and its name."""
 
     key: str
 
 
 class TemplateOptions(TaskOptions, total=False):
-    """What can be said of a template, beside its alias and its kind."""
+    """The options of a template, beside its alias and its kind."""
 
     parameters: dict[str, Any]
     parameters_schema: dict[str, Any] | None
@@ -491,7 +491,7 @@ class TemplateOptions(TaskOptions, total=False):
 
 
 class TemplateChanges(TemplateOptions, total=False):
-    """What can be changed in a template: all of it, and its names."""
+    """The options that can be changed in a template: all of them, and its names."""
 
     alias: str
     kind: str
@@ -521,7 +521,7 @@ class ScheduleFilters(TypedDict, total=False):
 
 
 class LimitOptions(TypedDict, total=False):
-    """What a tenant may use; `pending_tasks` may be None: no limit."""
+    """The limits of a tenant; `pending_tasks` may be None: no limit."""
 
     schedules: Annotated[int, _number("Schedules that are not completed.", 0, 10_000_000)]
     pending_tasks: Annotated[int | None, _number("Pending tasks.", 0, 1_000_000_000, clearable=True)]
@@ -544,7 +544,7 @@ def names_of(shape: type) -> frozenset[str]:
 
 @cache
 def value_type(shape: type, name: str) -> Any:
-    """What a value of this option is, None aside: `Duration`, or a single type. Of a choice, the enum."""
+    """The type of this option's values, None aside: `Duration`, or a single type. Of a choice, the enum."""
     hint = get_type_hints(shape)[name]
     either = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     parts = [part for part in either if part is not type(None)]

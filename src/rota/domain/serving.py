@@ -237,7 +237,7 @@ def _of_running(task: Task, now: datetime, nodes: Sequence[NodeState]) -> Waitin
 
 
 def waited_for(task: Task, now: datetime) -> str:
-    """What a workflow that is parked waits for."""
+    """The things that a parked workflow waits for, in words."""
     labels = [
         f"the signal {label.removeprefix('receive:')}" if label.startswith("receive:") else label
         for label in task.waits_for

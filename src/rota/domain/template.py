@@ -74,7 +74,7 @@ def check_runs(template: Template) -> None:
 
 
 def submission(template: Template, input: object) -> Submission:
-    """What running it submits: its parameters overlaid with `input`."""
+    """The submission that running it makes: its parameters overlaid with `input`."""
     options = {name: getattr(template, name) for name in names_of(TaskOptions)}
     options["metadata"] = {**template.metadata, "template_id": template.id}
     command = None if isinstance(template.command, str) else template.command

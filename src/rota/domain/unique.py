@@ -34,7 +34,8 @@ def is_same(holder: Task, unique_for: timedelta | None, now: datetime) -> bool:
 
 
 def receipt_for(id: str, task: Task, unique_for: timedelta | None, known: Receipt | None) -> Receipt:
-    """What names this task from now on, in place of what was `known`. It is kept at least as long as its period."""
+    """The receipt that names this task from now on, in place of the one that was `known`. It is kept at least as long
+    as its period."""
     at = task.created_at + (unique_for or timedelta(0))
     version = 0 if known is None else known.version
     answer = {"task": task.id}

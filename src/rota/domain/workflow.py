@@ -49,8 +49,11 @@ __all__ = [
     "StepKind",
     "StepStatus",
     "Tried",
+    "Tries",
     "Wait",
+    "after_tries",
     "answer",
+    "are_told",
     "changed",
     "child_ended",
     "child_id",
@@ -141,8 +144,8 @@ class Signal(Record, frozen=True, kw_only=True, tag_field="record", tag="signal.
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workflow waits for: that time passes (`delay`, `until`), that a signal comes (`name`, for at most
-    `delay`), or that a child ends. Neither: a step that failed is to be tried again."""
+    """A wait of a workflow: that time passes (`delay`, `until`), that a signal comes (`name`, for at most `delay`), or
+    that a child ends. Neither: a step that failed is to be tried again."""
 
     key: str
     kind: StepKind

@@ -57,13 +57,13 @@ _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule", "timings", "after")
 _OF_SUBMISSION = names_of(SubmitManyOptions) & names_of(HandlerOptions) - set(_OF_HANDLER)
 _WHEN = names_of(TimingOptions)
 _OF_WORKFLOW: Mapping[type, Getter] = {Task: attrgetter("task")}
-"""What the parameters of a workflow get by their type, beside what is provided. A queue or a context might tell it
-something else each time that its code runs."""
+"""The values that parameters of a workflow get by their type, beside those that are provided. A queue or a context
+might tell it something else each time that its code runs."""
 _GIVE_A_TIMING = "give one of cron, interval, run_at, rrule, rule, timings and after with it"
 
 
 class TaskDecorator(Protocol):
-    """What `App.task("kind", …)` gives: it makes a function a task."""
+    """The decorator that `App.task("kind", …)` gives: it makes a function a task."""
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTaskFunction[P, R]: ...  # type: ignore[overload-overlap]  # the first that fits counts
@@ -73,7 +73,7 @@ class TaskDecorator(Protocol):
 
 
 class WorkflowDecorator(Protocol):
-    """What `App.workflow("kind", …)` gives: it makes a function a workflow."""
+    """The decorator that `App.workflow("kind", …)` gives: it makes a function a workflow."""
 
     def __call__(
         self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
@@ -321,7 +321,7 @@ def _defaults(
 
 
 def _checked(options: Mapping[str, Any], shape: type) -> dict[str, Any]:
-    """What is given. Timings are read when the schedule is declared."""
+    """The options that are given. Timings are read when the schedule is declared."""
     check_names(shape, options)
     known = {name: option for name, option in options_of(shape).items() if name not in _WHEN}
     given = {name: value for name, value in options.items() if value is not None}

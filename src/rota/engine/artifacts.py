@@ -30,7 +30,7 @@ __all__ = ["OpenArtifact", "Source", "leave", "sweep_contents"]
 
 T = TypeVar("T")
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
-"""What can be left: bytes, a text, or the path of a file (a `pathlib.Path`; a str is a text)."""
+"""The things that can be left: bytes, a text, or the path of a file (a `pathlib.Path`; a str is a text)."""
 PIECE = 1024 * 1024
 _AT_ONCE = 500
 

@@ -149,7 +149,7 @@ _ACTIONS = {
     ChangeType.CANCELLED: "cancelled",
     ChangeType.EXPIRED: "expired",
 }
-"""What a change is called in the name of its notice."""
+"""The word for a change in the name of its notice."""
 
 
 def notices_of(record: Task | Step | Run | Event) -> Iterator[Notice]:
@@ -410,7 +410,7 @@ async def _schedules(tx: Tx, notices: Iterable[Notice]) -> dict[str, Schedule]:
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look brought: for those who follow, and for one who begins anew behind a cursor (`missed`). `again_in`:
+    """The notices of a look: for those who follow, and for one who begins anew behind a cursor (`missed`). `again_in`:
     when to look again, even if nothing changes."""
 
     at: datetime

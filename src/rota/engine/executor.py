@@ -109,7 +109,7 @@ class TakesReports(Protocol):
 
 
 class Context:
-    """What a handler may know and say while it runs. Its methods may be called from any thread."""
+    """The context of a handler: what it may know and say while it runs. Its methods may be called from any thread."""
 
     def __init__(self, execution: Execution, queue: Any, now: Callable[[], datetime]) -> None:
         self.queue = queue
@@ -192,7 +192,7 @@ class Context:
         self._execution.begins()
 
     def take_reports(self, reports: Reports) -> None:
-        """What a handler in another process told its own context."""
+        """Take what a handler in another process told its own context."""
         self._execution.lease, progress, logs = reports[0] or self._execution.lease, reports[1], reports[2]
         self._execution.progress = self._execution.progress if progress is None else progress
         self._execution.logs = (*self._execution.logs, *logs)[-LOGS_KEPT:]
@@ -339,7 +339,7 @@ class Execution:
         return Leaving(done, self._awaited)
 
     def _awaited(self, leaving: Leaving) -> None:
-        """What goes wrong is raised to the caller."""
+        """The caller awaits it, and hears what goes wrong."""
         self._leaving = tuple(each for each in self._leaving if each is not leaving)
 
     def reported(self) -> None:
@@ -350,7 +350,7 @@ class Execution:
         await self._reports.flush(self)
 
     def taken_reports(self) -> Reports:
-        """What was reported since the last time, to be stored now."""
+        """All that was reported since the last time, to be stored now."""
         reports = self.lease, self.progress, self.logs
         self.lease, self.progress, self.logs = None, None, ()
         return reports
@@ -397,8 +397,8 @@ class Execution:
         await wait_for_any(calling, at_most=STOP_GRACE)
 
     async def _ending(self, context: Context, threads: Threads) -> Ending:
-        """What the handler returned, or what it raised: as a value, since asyncio lets SystemExit and
-        KeyboardInterrupt of a task out of the event loop."""
+        """The result of the handler, or its error, as a value: asyncio lets SystemExit and KeyboardInterrupt of a task
+        out of the event loop."""
         try:
             if self.handler.signature.asks_for:
                 ending: Ending = await self._called_with_resources(context, threads), None
@@ -409,8 +409,8 @@ class Execution:
         return await self._when_left(ending) if self._leaving else ending
 
     async def _when_left(self, ending: Ending) -> Ending:
-        """What the handler left without waiting is stored before its task ends. If it cannot be, the attempt failed. A
-        handler that was cancelled waits no longer."""
+        """Artifacts that the handler left without waiting are stored before its task ends. If one cannot be, the
+        attempt failed. A handler that was cancelled waits no longer."""
         storing = asyncio.gather(*(each.storing for each in self._leaving), return_exceptions=True)
         if is_a(ending[1], asyncio.CancelledError):
             storing.cancel()
@@ -480,7 +480,7 @@ class Execution:
         return self.failure_of(error)
 
     def failure_of(self, error: BaseException) -> Failed:
-        """What was raised, as it can be stored. A group says what is in it, and is permanent if something of it is."""
+        """An error, as it can be stored. A group says what is in it, and is permanent if something of it is."""
         parts, message = parts_of(error), text_of(error)
         if is_a(error, BaseExceptionGroup):
             message += "".join(f"; {name_of(part)}: {text_of(part)}" for part in parts)
@@ -522,7 +522,7 @@ def context_outside(kind: str, queue: Any) -> Context:
 
 
 def over_time(limit: timedelta, *, still_runs: bool) -> TimeoutError:
-    """What an attempt failed with that had no more time."""
+    """The error of an attempt that had no more time."""
     problem = f"ran longer than its timeout of {limit.total_seconds():g} s"
     if still_runs:
         problem += ", and still runs: this worker starts no other attempt before it has ended"

@@ -109,7 +109,7 @@ def is_a(value: object, cls: type[T]) -> TypeGuard[T]:
 
 
 def parts_of(error: BaseException) -> list[BaseException]:
-    """What a group of exceptions was made of, as a TaskGroup raises it; else the exception itself."""
+    """The exceptions that a group was made of, as a TaskGroup raises it; else the exception itself."""
     if not is_a(error, BaseExceptionGroup):
         return [error]
     inner = BaseExceptionGroup.__dict__["exceptions"].__get__(error)

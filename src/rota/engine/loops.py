@@ -33,7 +33,7 @@ from ..domain.model import Record
 from ..stores.base import Store
 from . import clock
 
-__all__ = ["Backoff", "Hints", "Loop", "MergedHints", "NoHints", "OnError", "Recovery", "keep_running"]
+__all__ = ["Backoff", "Hints", "HintsOf", "Loop", "MergedHints", "NoHints", "Recovery", "keep_running"]
 
 OnError = Callable[[BaseException, timedelta], None]
 

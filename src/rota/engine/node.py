@@ -43,7 +43,7 @@ from .roles.scheduler import Scheduler
 from .roles.worker import TaskWorker, call_hooks, run_hooks
 from .runtimes.runtimes import Runtimes
 
-__all__ = ["Node", "Worker", "worker_name"]
+__all__ = ["Node", "Worker"]
 
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
@@ -57,7 +57,7 @@ _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OutwardOptions(TypedDict, total=False):
-    """What is told to those outside: `notify` are addresses for notices of alarms, as apprise knows them, and
+    """The options about those outside: `notify` are addresses for notices of alarms, as apprise knows them, and
     `notices_per_hour` how many there are at most; `heartbeat_url` is asked for every minute while the fleet is well."""
 
     notify: Sequence[str]
@@ -157,7 +157,7 @@ class Node:
         return self.alarms is not None and self.pings.has_fleet_url
 
     def _described(self) -> NodeState:
-        """What the heartbeat says of this node. A scheduler and a janitor work for every tenant."""
+        """The node, as its heartbeat tells of it. A scheduler and a janitor work for every tenant."""
         return NodeState(
             id=self.node_id,
             tenant=EVERY_TENANT,
@@ -459,7 +459,8 @@ class Worker(Node):
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:
-        """What must go on until the last result is settled: leases are renewed, and what is held up is tried again."""
+        """Keep up what must go on until the last result is settled: leases are renewed, and what is held up is tried
+        again."""
         stop, tasks = asyncio.Event(), self.tasks
         loops = [
             asyncio.create_task(self._keep(name, role, NoHints(), wake, stop), name=f"rota-{name}")

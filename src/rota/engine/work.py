@@ -40,7 +40,7 @@ def as_work(function: Callable[Concatenate[Tx, P], Awaitable[T]]) -> Callable[P,
 
 @as_work
 async def find(tx: Tx, query: Query[R], limit: int) -> list[R]:
-    """What one query finds."""
+    """All that one query finds, up to a limit."""
     return await tx.find(query, limit)
 
 

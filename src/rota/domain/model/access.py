@@ -19,7 +19,7 @@ class TenantStatus(StrEnum):
 
 
 class Role(StrEnum):
-    """What a key may do: look; run, pause, trigger and submit; or everything."""
+    """The rights of a key: to look; run, pause, trigger and submit; or everything."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """What one tenant may use. `pending_tasks`: None is no limit; to count costs time on every submission. `tasks` has
+    """The limits of one tenant. `pending_tasks`: None is no limit; to count costs time on every submission. `tasks` has
     the limits of its tasks by what they limit ("kind:mail", "queue:mail")."""
 
     schedules: int = 10_000
@@ -64,7 +64,7 @@ class ApiKey(Record, frozen=True, kw_only=True, tag_field="record", tag="key.1")
 
 
 class Receipt(Record, frozen=True, kw_only=True, tag_field="record", tag="receipt.1"):
-    """What was answered to a request that carried an Idempotency-Key, so that it is answered the same again."""
+    """The answer to a request that carried an Idempotency-Key, kept so that it is answered the same again."""
 
     at: datetime
     fingerprint: str
@@ -73,7 +73,7 @@ class Receipt(Record, frozen=True, kw_only=True, tag_field="record", tag="receip
 
 
 class Event(Record, frozen=True, kw_only=True, tag_field="record", tag="event.1"):
-    """What someone did to a schedule, template, tenant, key or queue: append-only."""
+    """An act of someone on a schedule, template, tenant, key or queue: append-only."""
 
     at: datetime
     actor: str

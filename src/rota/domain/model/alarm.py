@@ -9,8 +9,8 @@ from .shared import Record, Value
 
 
 class AlarmRule(StrEnum):
-    """What an alarm says. The first five are asked for, of one schedule or of all with a tag; then there are those
-    about the ledger, which hold for every schedule; the last are about the whole fleet."""
+    """The rules that can be broken. The first five are asked for, of one schedule or of all with a tag; then there are
+    those about the ledger, which hold for every schedule; the last are about the whole fleet."""
 
     LATE = "late"
     NO_SUCCESS = "no_success"
@@ -27,8 +27,8 @@ class AlarmRule(StrEnum):
 
 
 class AlarmRules(Value, frozen=True, kw_only=True):
-    """What is asked for. None: it is not, except for `alarm_no_success`: None is three times in a row and ten minutes,
-    zero is off."""
+    """The alarms that are asked for. None: this one is not, except for `alarm_no_success`: None is three times in a row
+    and ten minutes, zero is off."""
 
     alarm_late: timedelta | None = None
     alarm_no_success: timedelta | None = None

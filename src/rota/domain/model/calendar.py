@@ -28,7 +28,7 @@ class Calendar(Record, frozen=True, kw_only=True, tag_field="record", tag="calen
 
     @property
     def covers(self) -> Covered:
-        """What schedules keep of it."""
+        """The part of it that schedules keep."""
         return Covered(
             name=self.name,
             days=self.days,

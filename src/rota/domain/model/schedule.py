@@ -41,7 +41,7 @@ class OverlapPolicy(StrEnum):
 
 
 class ExcludedPolicy(StrEnum):
-    """What becomes of a time that a calendar takes away. `next` and `previous`: it moves to the nearest day that the
+    """Where a time goes that a calendar takes away. `next` and `previous`: it moves to the nearest day that the
     calendars leave it, at the same time of day."""
 
     SKIP = "skip"

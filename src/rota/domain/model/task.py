@@ -20,7 +20,7 @@ from .shared import Duration, Record, Value, aware, to_the_second
 
 
 class ChangeType(StrEnum):
-    """What happened to a task."""
+    """The kinds of changes in the life of a task."""
 
     CREATED = "created"
     CLAIMED = "claimed"
@@ -41,7 +41,7 @@ class ChangeType(StrEnum):
 
 
 def describe(change: Change) -> str:
-    """What happened, in words. Empty where the status says it all."""
+    """The change in words. Empty where the status says it all."""
     match change.type:
         case ChangeType.CREATED:
             return (
@@ -127,7 +127,7 @@ class RetryPolicy(Value, frozen=True, kw_only=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """What a program gave in another form becomes a timedelta; what is stored is one already."""
+        """A duration that a program gave in another form becomes a timedelta; a stored one is that already."""
         for name in ("initial", "maximum"):
             given = getattr(self, name)
             if isinstance(given, (int, float, str)):
@@ -137,7 +137,7 @@ class RetryPolicy(Value, frozen=True, kw_only=True):
 
 
 class Failure(Value, frozen=True, kw_only=True):
-    """What went wrong in a handler, as it can be stored."""
+    """An error of a handler, as it can be stored."""
 
     type: str
     message: str
@@ -166,7 +166,7 @@ class Change(Value, frozen=True, kw_only=True):
 
     @property
     def detail(self) -> str:
-        """What happened, in words."""
+        """The change in words."""
         return describe(self)
 
 
@@ -179,8 +179,8 @@ class LogLine(Value, frozen=True, kw_only=True):
 
 
 class Runnable(Record, frozen=True, kw_only=True):
-    """What a task and a template have in common: what to run, and how. `None` in max_retries, retry_policy, timeout: as
-    the handler was registered."""
+    """The fields that a task and a template have in common: what to run, and how. `None` in max_retries, retry_policy,
+    timeout: as the handler was registered."""
 
     kind: str
     queue: str = "default"
@@ -262,7 +262,7 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     @property
     def last_change(self) -> ChangeType | None:
-        """What happened to it last."""
+        """The last thing that happened to it."""
         return self.history[-1].type if self.history else None
 
     @property
@@ -331,8 +331,8 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
 
 class TaskRequest(Value, frozen=True, kw_only=True):
-    """What to run, and how: the fields that `options.TaskOptions` declares, as they are stored. `None`: as the handler
-    was registered."""
+    """A task that is asked for: what to run, and how. Its fields are those that `options.TaskOptions` declares, as they
+    are stored. `None`: as the handler was registered."""
 
     kind: str
     queue: str = "default"
@@ -373,8 +373,8 @@ class Template(Runnable, frozen=True, kw_only=True, tag_field="record", tag="tem
 
 
 class Artifact(Record, frozen=True, kw_only=True, tag_field="record", tag="artifact.1"):
-    """What a task left under a name. A small one has its bytes here (`inline`); those of a larger one are under the key
-    `content`, beside the records. `digest` is the SHA-256 of the bytes, `attempt` the one that left it."""
+    """A thing that a task left under a name. A small one has its bytes here (`inline`); those of a larger one are under
+    the key `content`, beside the records. `digest` is the SHA-256 of the bytes, `attempt` the one that left it."""
 
     task_id: str
     name: str

@@ -48,9 +48,9 @@ class Action(StrEnum):
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to be: the options of schedules by key, of templates by alias, of calendars by name. `new` and
-    `changes` turn options into what the domain takes: (timing, target, fields) at a time, and the changes of a schedule
-    that is there. `report` is called with 1 for each schedule that has been compared."""
+    """A declaration: the options of schedules by key, of templates by alias, of calendars by name. `new` and `changes`
+    turn options into what the domain takes: (timing, target, fields) at a time, and the changes of a schedule that is
+    there. `report` is called with 1 for each schedule that has been compared."""
 
     schedules: Mapping[str, Mapping[str, Any]]
     templates: Mapping[str, Mapping[str, Any]] = {}
@@ -61,7 +61,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is: living schedules by key, templates by id, calendars, and what their tenant may have."""
+    """The records that a plan is made of: living schedules by key, templates by id, calendars, and what their tenant
+    may have."""
 
     tenant: str
     schedules: Mapping[str, Schedule]
@@ -85,7 +86,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
-    """What happens to one schedule, template or calendar. `old` and `new` are the same if nothing does; `kept` are
+    """One schedule, template or calendar of a plan. `old` and `new` are the same if nothing happens to it; `kept` are
     the options that stay as they are, though the file says otherwise."""
 
     name: str
@@ -98,13 +99,13 @@ class Item(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     @property
     def facts(self) -> tuple[Any, ...]:
-        """What must be the same when it is applied."""
+        """The facts that must be the same when it is applied."""
         return (self.name, self.action, self.differences, self.kept)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What an apply would do. Declared items that stay as they are have a place in it, too. `basis` stands for what the
-    plan was made of: with the same basis and time, it need not be made again."""
+    """All that an apply would do. Declared items that stay as they are have a place in it, too. `basis` stands for what
+    the plan was made of: with the same basis and time, it need not be made again."""
 
     tenant: str
     at: datetime
@@ -158,7 +159,7 @@ def make(
     prune: bool = False,
     force: bool = False,
 ) -> Plan:
-    """What happens if the store is made to say what is declared."""
+    """The plan that makes the store say what is declared."""
     making = _Making(stored, at, actor, force)
     for name, options in declared.calendars.items():
         with naming("calendar", name):
@@ -225,7 +226,7 @@ def _check_chains(items: Sequence[Item[Schedule]], stored: Stored) -> None:
 
 
 def make_edits(edits: Mapping[str, Mapping[str, Any]], stored: Stored, at: datetime, actor: str) -> Plan:
-    """What happens if some fields of some schedules, by key, are edited."""
+    """The plan that edits some fields of some schedules, by key."""
     aliases = {each.id: each.alias for each in stored.templates.values()}
     items: list[Item[Schedule]] = []
     for key, fields in edits.items():

@@ -37,8 +37,8 @@ _RULES_BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a calendar covers; its days in order. `timezone` is whose days and hours are meant; None: those of the
-    timing."""
+    """The days and windows that a calendar covers; its days are in order. `timezone` is whose days and hours are meant;
+    None: those of the timing."""
 
     name: str
     days: tuple[date, ...] = ()

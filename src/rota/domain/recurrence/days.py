@@ -36,7 +36,7 @@ _LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class Shape(NamedTuple):
-    """What one month looks like. Weekdays count from Monday = 0; `before` is the days of the year gone by."""
+    """The shape of one month. Weekdays count from Monday = 0; `before` is the days of the year gone by."""
 
     month: int
     length: int

@@ -149,8 +149,8 @@ class Pattern:
 
 
 class Within:
-    """What a pattern names within the given ranges of local seconds, which are in order and do not touch each other's
-    members: the years of a cron line."""
+    """The readings of a pattern within the given ranges of local seconds, which are in order and do not touch each
+    other's members: the years of a cron line."""
 
     __slots__ = ("_pattern", "_spans")
 

@@ -16,8 +16,8 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class DstGap(StrEnum):
-    """What becomes of a local time that does not exist, because clocks go forward: it fires at the first instant after
-    the gap, at the last second before it, or not at all."""
+    """When a local time fires that does not exist, because clocks go forward: at the first instant after the gap, at
+    the last second before it, or not at all."""
 
     AFTER = "after"
     BEFORE = "before"

@@ -171,8 +171,8 @@ class ByChoice:
         return total
 
     def _pieces(self, instant: int) -> Iterator[Ticks]:
-        """What can fire in the stretch that holds `instant`: the readings that it shows, and for the gaps at its ends
-        a moment each. No two of them have a member in common."""
+        """All that can fire in the stretch that holds `instant`: the readings that it shows, and for the gaps at its
+        ends a moment each. No two of them have a member in common."""
         start, end, offset = self._zone.stretch(instant)
         shown_from, shown_until = start, end - 1
         left_out: list[tuple[int, int, int]] = []

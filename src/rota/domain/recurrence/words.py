@@ -110,7 +110,7 @@ def _dates(text: RuleText, start: datetime) -> str:
 
 
 def _implied(text: RuleText, start: datetime) -> list[str]:
-    """What the rule takes from DTSTART."""
+    """The parts that the rule takes from DTSTART."""
     if text.frequency == "WEEKLY":
         return [f"on {WEEKDAYS[start.weekday()]}"]
     if text.frequency == "MONTHLY" or (text.frequency == "YEARLY" and text.by_month):
@@ -164,7 +164,7 @@ _NAMES: Final = tuple(day[:3] for day in CRON_WEEKDAYS)
 
 @lru_cache(maxsize=1024)
 def describe(timing: Timing) -> str:
-    """What a timing means, as a sentence without its zone; `ValueError` if the timing is not acceptable."""
+    """A timing as a sentence, without its zone; `ValueError` if the timing is not acceptable."""
     compiled(timing)
     match timing:
         case Once(run_at):

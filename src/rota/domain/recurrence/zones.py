@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,3}")
 _LONGEST: Final = 64
 _NO_ZONES: Final = re.compile(r"localtime|posixrules|(posix|right)/.*")
-"""What a system keeps beside its zones: what this machine is set to, and copies with leap seconds or without."""
+"""The files that a system keeps beside its zones: what this machine is set to, and copies with leap seconds or
+without."""
 
 
 def read_zone(name: str) -> bytes | None:
@@ -159,7 +160,7 @@ class ZoneFile(NamedTuple):
     rule: tuple[_YearlyChange, _YearlyChange] | None
 
     def later_changes(self, first_year: int, last_year: int) -> Iterator[tuple[int, int]]:
-        """What the footer's rule says about the given years, in order of time."""
+        """The changes of the given years by the footer's rule, in order of time."""
         if self.rule is None:
             return
         start, end = self.rule
@@ -339,7 +340,7 @@ def _tabulate(file: ZoneFile) -> tuple[_Stretches, int]:
 
 
 def _stretches(before: int, changes: Iterable[tuple[int, int]]) -> _Stretches:
-    """What comes of `changes`, each `(instant, offset from then on)`, after the offset `before`."""
+    """The stretches between `changes`, each `(instant, offset from then on)`, after the offset `before`."""
     starts, offsets, shown = [EARLIEST - 4 * DAY], [before], [EARLIEST - 8 * DAY]
     for instant, offset in changes:
         if instant <= starts[0]:

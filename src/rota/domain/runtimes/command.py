@@ -90,7 +90,7 @@ _ACCEPTED = "accepted are {{input}} and {{input.field}}"
 
 
 class FilledRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent. `secret_headers` are the names of the headers that hold secrets."""
+    """A request as it is sent. `secret_headers` are the names of the headers that hold secrets."""
 
     method: str
     url: str

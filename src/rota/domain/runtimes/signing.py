@@ -14,7 +14,7 @@ _PREFIX = "whsec_"
 
 
 def signature_headers(secret: str, id: str, content: bytes, now: datetime) -> dict[str, str]:
-    """What goes along with a request."""
+    """The headers that go along with a request."""
     timestamp = str(int(now.timestamp()))
     return {
         "webhook-id": id,

@@ -24,7 +24,7 @@ from ..recurrence import MICROSECOND, After, Interval, Openings
 from .decision import Skip, due_time
 from .run import cut_short, run_id, skipped
 
-__all__ = ["Portion", "awake", "begin", "cancel", "carved", "check_policy", "own_times", "step", "upcoming"]
+__all__ = ["awake", "begin", "cancel", "carved", "check_policy", "own_times", "step", "upcoming"]
 
 _FIRST_YEAR = 1970
 TIMES_PER_TICK = 100
@@ -33,7 +33,7 @@ NO_ROOM = timedelta(seconds=5)
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tick does about a backfill: the times that start, and how it is afterwards."""
+    """The share of one tick in a backfill: the times that start, and how it is afterwards."""
 
     starts: tuple[datetime, ...] = ()
     backfill: Backfill
@@ -139,14 +139,14 @@ def step(
 
 
 def cancel(filling: Backfill, now: datetime, note: str) -> Backfill:
-    """What has been started goes on; nothing more starts."""
+    """The backfill, ended. Runs that have been started go on; nothing more starts."""
     if not filling.is_open:
         return filling
     return replace(filling, status=BackfillStatus.CANCELLED, ended_at=now, note=note)
 
 
 def carved(row: Run, schedule: Schedule, first: datetime, last: datetime, now: datetime) -> list[Run]:
-    """What is left of a stretch that was skipped, when its times from `first` to `last` are started."""
+    """The rows that are left of a stretch that was skipped, when its times from `first` to `last` are started."""
     assert row.until is not None
     rest: list[Run] = []
     if row.scheduled_at < first:

@@ -1,4 +1,4 @@
-"""What can be said of a calendar, and where its days may come from. It is declared here once, as in `options`."""
+"""The options of a calendar, and where its days may come from, declared once as in `options`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCES = ("country", "subdivision", "ics", "years")
 
 
 class CalendarOptions(TypedDict, total=False):
-    """What can be said of a calendar, beside its name. Days of several sources add up."""
+    """The options of a calendar, beside its name. Days of several sources add up."""
 
     days: Annotated[
         Iterable[date | str] | None, Option(help="Days, such as 2027-12-24.", check=FIELDS["days"])

@@ -30,7 +30,6 @@ __all__ = [
     "covering",
     "create",
     "edit",
-    "is_window",
     "known_sets",
     "names_in",
     "sets_of",
@@ -82,7 +81,8 @@ def names_in(fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[st
 
 
 def sets_of(names: Iterable[str], known: Iterable[Calendar]) -> tuple[Covered, ...]:
-    """What these calendars and windows cover, in the order of the names. A name that is none of them is left out."""
+    """The sets that these calendars and windows cover, in the order of the names. A name that is none of them is left
+    out."""
     by_name = {calendar.name: calendar.covers for calendar in known}
     sets = [Covered(name=name, windows=(name,)) if is_window(name) else by_name.get(name) for name in names]
     return tuple(each for each in sets if each is not None)
@@ -91,8 +91,8 @@ def sets_of(names: Iterable[str], known: Iterable[Calendar]) -> tuple[Covered, .
 def known_sets(
     fields: Mapping[str, Any], known: Iterable[Covered], old: Schedule | None = None
 ) -> tuple[Covered, ...]:
-    """What is covered by the calendars that a schedule with these fields will name; refused if one of them is new to it
-    and not `known`."""
+    """The sets of the calendars that a schedule with these fields will name; refused if one of them is new to it and
+    not `known`."""
     by_name = {each.name: each for each in (*(() if old is None else old.calendars), *known)}
     for field in ("exclude", "only"):
         for name in check_calendars(field, fields.get(field)):
@@ -102,8 +102,8 @@ def known_sets(
 
 
 def covering(schedule: Schedule, known: Iterable[Covered]) -> tuple[Covered, ...]:
-    """What the calendars of a schedule cover, in the order in which it names them. One that is gone covers what it
-    did."""
+    """The sets that the calendars of a schedule cover, in the order in which it names them. One that is gone covers
+    what it did."""
     by_name = {each.name: each for each in (*schedule.calendars, *known)}
     named = dict.fromkeys((*schedule.exclude, *schedule.only))
     return tuple(by_name[each] for each in named if each in by_name)
@@ -216,4 +216,4 @@ FIELDS: dict[str, Callable[[str, object], Any]] = {
     "windows": _windows,
     "timezone": _timezone,
 }
-"""What can be said of a calendar beside its name, and how it is checked."""
+"""The fields of a calendar beside its name, and how each is checked."""

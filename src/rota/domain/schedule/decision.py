@@ -132,8 +132,8 @@ class Decision(msgspec.Struct, frozen=True):
 def decide(
     schedule: Schedule, now: datetime, live: Sequence[Task], *, jumped: bool = False, room: int | None = None
 ) -> Decision:
-    """What becomes of every due time of the schedule. `live` are its pending and running tasks; `room` is how many
-    tasks its tenant may still start (None: any number)."""
+    """Decide about every due time of the schedule. `live` are its pending and running tasks; `room` is how many tasks
+    its tenant may still start (None: any number)."""
     first = schedule.next_run_at
     if schedule.status is ScheduleStatus.PAUSED and schedule.is_due(now):
         return _woken(schedule, now, live)

@@ -81,6 +81,7 @@ __all__ = [
     "pause",
     "restore",
     "resume",
+    "timing_field",
     "too_many_failures",
 ]
 

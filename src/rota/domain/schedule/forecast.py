@@ -52,7 +52,7 @@ _ONCE = 60 * 24 * 60 * _MINUTE
 
 
 class ForecastSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """What begins from `at` on: how many runs, and how many seconds of work they are."""
+    """The runs that begin from `at` on: how many runs, and how many seconds of work they are."""
 
     at: datetime
     runs: int
@@ -80,9 +80,9 @@ class BusyMinute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What is expected from `start` to before `end`. `schedules` is how many fire, `unknown` how many of them have no
-    run whose length is known: their work is missing. `following` is how many come after others and have no times of
-    their own. `participants` are those with the most runs, at most a hundred."""
+    """The runs that are expected from `start` to before `end`. `schedules` is how many fire, `unknown` how many of them
+    have no run whose length is known: their work is missing. `following` is how many come after others and have no
+    times of their own. `participants` are those with the most runs, at most a hundred."""
 
     start: datetime
     end: datetime
@@ -370,8 +370,8 @@ class Forecaster:
                 yield key
 
     def spread(self, at: datetime, over: timedelta | None = None) -> Spread | None:
-        """What spreading the schedules of a minute does: over this long, or over the least while that takes the peak
-        to a quarter, or else the one that does best. None if it does no good."""
+        """The effect of spreading the schedules of a minute: over this long, or over the least while that takes the
+        peak to a quarter, or else the one that does best. None if it does no good."""
         minute = (at - self._first) // MINUTE
         if over is None and self.schedules[minute] < COLLISION:
             return None
@@ -394,7 +394,7 @@ class Forecaster:
         return best
 
     def moves(self, spread: Spread) -> list[Moved]:
-        """What becomes of each schedule that it moves."""
+        """The schedules that it moves, and where to."""
         movers = (
             Mover(each.id, each.key, nominal + each.shift * MICROSECOND)
             for group, nominal, room in self._firing(spread.at, spread.over)

@@ -95,8 +95,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spread_out(at: datetime, over: timedelta, loads: Sequence[int], schedules: int, moving: int) -> Spread:
-    """What becomes of the peak. `loads` are the runs of each minute of the while, those that may move among the
-    first; one of them stays at its time, if its minute has room."""
+    """The spread, with the peak before and after. `loads` are the runs of each minute of the while, those that may move
+    among the first; one of them stays at its time, if its minute has room."""
     rest = [loads[0] - moving, *loads[1:]]
     shares = _shares(rest, moving)
     after = max(load + share for load, share in zip(rest, shares, strict=True))
@@ -105,7 +105,7 @@ def spread_out(at: datetime, over: timedelta, loads: Sequence[int], schedules: i
 
 
 def moves(movers: Iterable[Mover], loads: Sequence[int]) -> list[Moved]:
-    """What becomes of each of those that move, of those that may."""
+    """The schedules that move, of those that may, and where to."""
     able = sorted(movers, key=lambda each: each.key)
     left, shares = iter(able), _shares([loads[0] - len(able), *loads[1:]], len(able))
     spread = (

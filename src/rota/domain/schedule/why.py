@@ -88,8 +88,8 @@ def explain(
     waiting: str | None = None,
     linked: Sequence[Linked] = (),
 ) -> Why:
-    """What became of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`. `waiting`: what
-    the task that was started waits for, or what one that is to come would. `linked`: causes, nearest first, and
+    """The explanation of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`. `waiting`:
+    what the task that was started waits for, or what one that is to come would. `linked`: causes, nearest first, and
     effects."""
     if row is not None and row.until is None:
         story = _Story(schedule, row.scheduled_at, now, waiting=waiting, linked=linked)
@@ -176,7 +176,7 @@ class _Story:
         return self._why(str(row.status), text + self._links(row), row)
 
     def _links(self, row: Run) -> str:
-        """What it came after, what that came after, and so on; and what came after it."""
+        """The run that it came after, the one before that, and so on; and those that came after it."""
         words, names = [], {row.id: "It"}
         for each in self.linked:
             run = f"{each.key}, {self._when(each.run.scheduled_at)} ({each.run.status})"

@@ -24,7 +24,7 @@ class ShortHistory(msgspec.Struct, frozen=True, gc=False):
 
 
 def short_history(task: Task) -> ShortHistory:
-    """What of the history has to be kept beside the fields."""
+    """The part of the history that has to be kept beside the fields."""
     lines = task.history
     if not lines:
         return ShortHistory((), 0)

@@ -14,7 +14,7 @@ from ..model import Change, Task
 from .shortening import ShortHistory, last_number, whole_history
 
 _facts_of_lines = attrgetter("status", "started_at", "completed_at", "updated_at", "worker_id", "attempt")
-"""What the lines of a history are told from."""
+"""The fields that the lines of a history are told from."""
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,7 +64,7 @@ async def begin_backfill(
 
 @as_work
 async def cancel_backfill(tx: Tx, tenant: str, key: str, actor: str) -> Backfill:
-    """What was started goes on. One that has ended stays as it is."""
+    """End a backfill. Its runs that were started go on. One that has ended stays as it is."""
     old = await find_schedule(tx, tenant, key)
     if old.backfill is None:
         raise NotFound("backfill", key)
@@ -105,7 +105,7 @@ class Fillings:
         return [replace(task, awaited=True) for task in live if not task.awaited]
 
     def moved_on(self, schedule: Schedule, state: Situation, now: datetime) -> Filled:
-        """What the tick does about the backfill of this schedule."""
+        """The next step of the backfill of this schedule."""
         filling = schedule.backfill
         if filling is None or not filling.is_open:
             return Filled(backfill=filling)
@@ -160,7 +160,7 @@ def _look_at(filling: Backfill, state: Situation, started: Sequence[Task], now: 
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tick does about a backfill: how it is then, when to look again, and what is written along."""
+    """One step of a backfill: how it is then, when to look again, and what is written along."""
 
     backfill: Backfill | None
     look_at: datetime | None = None
@@ -172,7 +172,7 @@ NOT_FILLED = Filled(backfill=None)
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tick knows of a schedule when its backfill has its turn."""
+    """The facts that a tick knows of a schedule when its backfill has its turn."""
 
     limits: Limits
     template: Template | None

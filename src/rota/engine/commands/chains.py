@@ -160,7 +160,7 @@ async def linked_causes(tx: Tx, schedules: Sequence[Schedule]) -> dict[str, Run]
 
 
 async def links_of(tx: Tx, schedule: Schedule, row: Run) -> list[Linked]:
-    """What made this run happen, and what made that happen, up to the first; then what its own end made happen."""
+    """The causes of this run, their causes, and so on up to the first; then the runs that its own end caused."""
     linked: list[Linked] = []
     level, owners = {row.id: row}, {schedule.id: schedule}
     while level and len(linked) < CAUSES_SHOWN:

@@ -104,7 +104,7 @@ async def create_schedules(tx: Tx, tenant: str, made: Sequence[Declared], actor:
 async def plan_new_schedule(
     tx: Tx, tenant: str, key: str, timing: Timing, target: Target, fields: Mapping[str, Any], actor: str
 ) -> plan.Plan:
-    """What `create_schedule` would do. Only read: nothing is written."""
+    """The plan of what `create_schedule` would do. Only read: nothing is written."""
     made = Declared(id=derived_id("plan", key), key=key, timing=timing, target=target, fields=fields)
     new = await _created(tx, tenant, made, await limits_of(tx, tenant), actor)
     await _check_shell(tx, None, new)
@@ -284,7 +284,8 @@ async def _known_changes(tx: Tx, old: Schedule, changes: Mapping[str, Any]) -> M
 async def _known_calendars(
     tx: Tx, tenant: str, fields: Mapping[str, Any], old: Schedule | None = None
 ) -> tuple[Covered, ...]:
-    """What the calendars that the schedule will name cover; refused if one of them is new to it and not there."""
+    """The sets that the schedule will name as calendars, with what they cover; refused if one of them is new to it and
+    not there."""
     known = await sets_named(tx, tenant, calendars.names_in(fields, old))
     return calendars.known_sets(fields, known, old)
 
@@ -332,7 +333,7 @@ async def spread_schedules(
 async def plan_edit(
     tx: Tx, tenant: str, key: str, changes: Callable[[Schedule, datetime], Mapping[str, Any]], actor: str
 ) -> plan.Plan:
-    """What `edit_schedule` would do. Only read: nothing is written."""
+    """The plan of what `edit_schedule` would do. Only read: nothing is written."""
     limits = await limits_of(tx, tenant)
     old = await find_schedule(tx, tenant, key)
     wanted = await _known_changes(tx, old, changes(old, tx.now))

@@ -32,10 +32,10 @@ ASKED_AHEAD = 100
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker asks for. `kinds` maps each kind it can run to that handler's defaults; `is_running` says whether
-    it has tasks already, which may have to be cancelled. What it has `begun` and not ended (a thread goes on after a
-    timeout, a lease was lost) it does not get again: two attempts of one task would run at the same time. `unanswered`
-    are the leases of its claims whose answer was lost: what they took comes first."""
+    """The tasks that a worker asks for. `kinds` maps each kind it can run to that handler's defaults; `is_running` says
+    whether it has tasks already, which may have to be cancelled. What it has `begun` and not ended (a thread goes on
+    after a timeout, a lease was lost) it does not get again: two attempts of one task would run at the same time.
+    `unanswered` are the leases of its claims whose answer was lost: what they took comes first."""
 
     worker_id: str
     lease_id: str
@@ -50,8 +50,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What it gets: tasks, which of its running ones are to be cancelled, and as of when. `is_more_ready`: limits
-    turned some away, and there may be others behind them."""
+    """The answer to a claim: tasks, which of its running ones are to be cancelled, and as of when. `is_more_ready`:
+    limits turned some away, and there may be others behind them."""
 
     tasks: list[Task]
     cancelling: list[str]

@@ -212,7 +212,8 @@ class _Firing:
     def _starts(
         self, decision: Decision, ids: Mapping[datetime, str], known: Mapping[str, Run], now: datetime
     ) -> list[tuple[Run, Task | None]]:
-        """What has waited has its row, which knows what triggered it. `ids` are those of the rows, by time."""
+        """The runs that start. One that has waited has its row, which knows what triggered it. `ids` are those of the
+        rows, by time."""
         found = decision.schedule
         limits = self._limits(found.tenant)
         template = template_of(found, self.templates)
@@ -298,7 +299,8 @@ def _put_starts(
 
 
 class _TasksLeft:
-    """What the tenants of a tick may still start: nothing if they are suspended, else what their limits leave."""
+    """The number of tasks that the tenants of a tick may still start: none if they are suspended, else what their
+    limits leave."""
 
     def __init__(self, suspended: set[str], left: dict[str, int | None]) -> None:
         self._suspended = suspended

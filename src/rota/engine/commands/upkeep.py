@@ -67,7 +67,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sweep did, and as of when. If it did nothing: how soon the next record falls due (None: none is
+    """The outcome of one sweep, and as of when. If it did nothing: how soon the next record falls due (None: none is
     known)."""
 
     at: datetime

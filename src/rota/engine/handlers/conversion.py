@@ -152,7 +152,7 @@ def _is_read(cls: type) -> bool:
 
 
 class _ModelProblem(ValueError):
-    """What pydantic says of a value, and where in it."""
+    """A problem that pydantic has with a value, and where in it."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(problem)

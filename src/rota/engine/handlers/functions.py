@@ -130,7 +130,8 @@ class Handle(Generic[R]):
         return await self._queue.cancel(self.task.id, reason)
 
     async def result(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109  a word of the API
-        """What the function returned, once it has; `TaskFailed` if it did not, TimeoutError if that takes too long."""
+        """The result of the function, once it has one; `TaskFailed` if it failed, TimeoutError if that takes too
+        long."""
         task = await self._queue.wait(self.task.id, timeout)
         ended = task.history[-1].was if task.status is TaskStatus.ARCHIVED and task.history else task.status
         if ended is not TaskStatus.COMPLETED:

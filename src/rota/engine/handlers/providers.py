@@ -65,14 +65,14 @@ def provider(
 
 
 class Resources:
-    """What one worker has made of what its app provides."""
+    """The things that one worker has made of those that its app provides."""
 
     def __init__(self, provided: Mapping[type, Provider]) -> None:
         self._provided = provided
         self._kept: dict[type, _Kept] = {}
 
     async def arguments(self, signature: Signature, context: Any, stack: AsyncExitStack) -> dict[str, Any]:
-        """What the function asks for, by parameter. What belongs to the task is closed by the stack."""
+        """The things that the function asks for, by parameter. Those of the task are closed by the stack."""
         return await self._asked(signature, context, stack, {})
 
     async def close(self) -> None:

@@ -30,7 +30,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class _Injected:
-    """What stands in for a value until a worker fills it in."""
+    """A stand-in for a value until a worker fills it in."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError("a worker fills this parameter in; who calls the function directly must give it")
@@ -78,7 +78,8 @@ class Signature:
     def arguments(
         self, input: Any, context: Any, provided: Mapping[str, Any] = _NO_FIELDS
     ) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with. `PermanentError` says what the input lacks, or what in it does not fit."""
+        """The arguments to call the function with. `PermanentError` says what the input lacks, or what in it does not
+        fit."""
         if self._unresolved is not None:
             self.check_resolved()
         try:
@@ -138,11 +139,11 @@ class Signature:
         return {**{name: get(context) for name, get in self._given if name not in given}, **kwargs}
 
     def encoded_output(self, output: Any) -> Any:
-        """What the function returned, as JSON; as it is, if its annotation says nothing."""
+        """The result of the function, as JSON; as it is, if its annotation says nothing."""
         return output if output is None or self._returns is None else encoded(output, "output")
 
     def decoded_output(self, output: Any) -> Any:
-        """What was stored of it, as the function returned it."""
+        """The stored result, as the function returned it."""
         self.check_resolved()
         return output if self._returns is None else self._returns(output, "output")
 

@@ -55,7 +55,7 @@ def log_observation(seen: Observation) -> None:
 
 
 def ids_of_task(task: Task) -> dict[str, Any]:
-    """What a record about this task carries."""
+    """The ids that a record about this task carries."""
     ids: dict[str, Any] = {
         "tenant": task.tenant,
         "task": task.id,

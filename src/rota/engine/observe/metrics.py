@@ -311,7 +311,7 @@ ALARMS_AT_MOST = 1000
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at the store found: how many there are of each, by the labels of `_GAUGES`."""
+    """The numbers that a look at the store found: how many there are of each, by the labels of `_GAUGES`."""
 
     tasks: Mapping[tuple[str, ...], int] = {}
     workflows: Mapping[tuple[str, ...], int] = {}
@@ -463,7 +463,7 @@ class Metrics:
         self._http_seconds(route, method).observe(seconds)
 
     async def render(self, store: Store | None = None, now: datetime | None = None) -> bytes:
-        """What to answer a scraper, as `CONTENT_TYPE`. With a store: what it holds, too, as of `now` (None: the store's
+        """The answer to a scraper, as `CONTENT_TYPE`. With a store: what it holds, too, as of `now` (None: the store's
         own), at most `fresh` old. If the store does not answer, the rest is rendered without it."""
         if store is not None:
             await self._look(store, now)

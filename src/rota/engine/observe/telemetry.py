@@ -179,7 +179,7 @@ class PingFailed(Observation, frozen=True):
 
 
 class Trouble(NamedTuple):
-    """What went wrong: subject and words are one sentence."""
+    """A thing that went wrong: subject and words are one sentence."""
 
     subject: str
     words: str

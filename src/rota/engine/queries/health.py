@@ -103,7 +103,7 @@ async def check_serving(tx: Tx) -> Serving:
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at the indexes found; up to ENOUGH of each."""
+    """The findings of a look at the indexes; up to ENOUGH of each."""
 
     overdue: Sequence[Schedule]
     lost: Sequence[Task]

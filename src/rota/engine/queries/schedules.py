@@ -221,7 +221,7 @@ def _occurrences(
 
 @as_work
 async def why(tx: Tx, tenant: str, key: str, at: datetime) -> Why:
-    """What became of an expected time. A naive `at` is read on the clock of the schedule's zone."""
+    """The explanation of an expected time. A naive `at` is read on the clock of the schedule's zone."""
     schedule = await find_any_schedule(tx, tenant, key)
     instant = at if at.tzinfo else recurrence.on_clock(at, schedule.timezone)
     check_near(schedule, instant, tx.now)

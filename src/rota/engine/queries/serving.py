@@ -122,7 +122,7 @@ async def _lined_at(tx: Tx, tenant: str) -> dict[str, datetime]:
 
 @as_work
 async def waiting_of(tx: Tx, tenant: str, id: str) -> Waiting | None:
-    """What a task waits for."""
+    """The reason why a task waits."""
     return await wait_of(tx, await find_task(tx, tenant, id))
 
 

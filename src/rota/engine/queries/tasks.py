@@ -60,7 +60,7 @@ async def some_tasks(tx: Tx, tenant: str, ids: Collection[str]) -> dict[str, Tas
 
 @as_work
 async def artifacts_of(tx: Tx, tenant: str, id: str) -> list[Artifact]:
-    """What a task left, by name; before that what its handler returned, if that is anything."""
+    """The artifacts of a task, by name; before them the result of its handler, if there is one."""
     task = await find_task(tx, tenant, id)
     found = await tx.find(ArtifactList(task_ids=(task.id,)), artifact.MOST_OF_TASK)
     result = artifact.result_of(task)
@@ -84,13 +84,13 @@ async def named_contents(tx: Tx, keys: Sequence[str]) -> set[str]:
 
 @as_work
 async def steps_of_task(tx: Tx, tenant: str, id: str) -> list[Step]:
-    """What a workflow did and waits for, oldest first."""
+    """The steps of a workflow, done and waited for, oldest first."""
     return await steps_of(await find_task(tx, tenant, id))(tx)
 
 
 @as_work
 async def unread_signals(tx: Tx, tenant: str, id: str) -> list[Signal]:
-    """What was sent to a workflow and not received yet, oldest first."""
+    """The signals to a workflow that it has not received yet, oldest first."""
     task = await find_task(tx, tenant, id)
     return await tx.find(SignalList(task_ids=(task.id,), unread=True), MOST_UNREAD)
 

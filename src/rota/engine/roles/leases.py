@@ -34,7 +34,7 @@ _RENEWING = CommitOptions(own_transaction=True, fail_if_locked=True)
 
 
 class QueueLike(Protocol):
-    """What the engine needs of the queue that a program holds."""
+    """The part of a program's queue that the engine needs."""
 
     @property
     def store(self) -> Store: ...

@@ -31,7 +31,7 @@ ROWS_PER_CALL = 5_000
 NO_STEP = timedelta(seconds=2)
 LOOK_AGAIN = timedelta(seconds=30)
 LOCKED_AT_MOST = timedelta(seconds=1)
-"""What someone else holds is most likely being fired by them: look again soon, and less and less often."""
+"""Schedules that someone else holds are most likely being fired by them: look again soon, and less and less often."""
 NOW = timedelta(0)
 C = TypeVar("C")
 """Where a page begins."""
@@ -117,7 +117,7 @@ class Scheduler:
         return tick
 
     async def tick(self) -> tuple[list[Run], bool]:
-        """What is due now, up to about `ROWS_PER_CALL` rows; and whether more is."""
+        """Fire what is due now, up to about `ROWS_PER_CALL` rows; and whether more is."""
         runs: list[Run] = []
         await self._prepare()
         while True:
@@ -130,7 +130,8 @@ class Scheduler:
                 return runs, await self._store.read(is_anything_due())
 
     async def _prepare(self) -> None:
-        """What a start has to look after: other zone data than before, a clock that was set back meanwhile."""
+        """Look after what may have changed before the start: other zone data than before, a clock that was set back
+        meanwhile."""
         await self._refresh_zones()
         if await self._store.read(lies_anything_ahead(self._batch)):
             await self._bring_back()
@@ -143,7 +144,7 @@ class Scheduler:
             await self._bring_back()
 
     async def _bring_back(self) -> None:
-        """Whatever was written by a clock that was ahead, page by page."""
+        """Bring back all that was written by a clock that was ahead, page by page."""
         schedules = await self._changed_in_pages(replan_schedules)
         tasks = await self._changed_in_pages(bring_back_tasks)
         tasks += len(await self._store.transact(bring_back_leases()))

@@ -36,7 +36,7 @@ from ..runtimes.runtimes import Runtimes
 from ..workflows.runner import WorkflowExecution
 from .leases import LEASE, Leases, QueueLike, pieces
 
-__all__ = ["TaskWorker"]
+__all__ = ["TaskWorker", "call_hooks", "run_hooks"]
 
 LOOK_AGAIN = timedelta(seconds=30)
 PAUSE = timedelta(milliseconds=50)
@@ -349,7 +349,7 @@ class TaskWorker:
         return Execution(task, handler, resources=self.resources, reports=self.leases)
 
     def _queue_of(self, task: Task) -> QueueLike:
-        """What a handler may reach: the queue of its own tenant and no other."""
+        """The queue that a handler may reach: the queue of its own tenant and no other."""
         return self._queue if task.tenant == self._queue.tenant else self._queue.for_tenant(task.tenant)
 
     def _handler_ended(self, execution: Execution, _: object) -> None:
@@ -406,7 +406,7 @@ class TaskWorker:
 
 
 async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
-    """What each of them answers. All come to their end; then the first that failed is heard."""
+    """The answers of all of them. All come to their end; then the first that failed is heard."""
     answers = await asyncio.gather(*parts, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -32,13 +32,13 @@ from ..guard import is_a, name_of, text_of, traceback_of
 from . import processes
 from .processes import LENGTH, Begin, Begun, Ended, Reported, Stop, framed
 
-__all__ = ["context_here", "function_named", "main"]
+__all__ = ["context_here", "main"]
 
 _here: list[Context] = []
 
 
 def context_here() -> Context:
-    """What a context becomes on its way into this process."""
+    """The context that takes the place of the worker's own in this process."""
     return _here[0]
 
 

@@ -15,7 +15,7 @@ from typing import IO, Self
 
 from ..clock import wait_for_any
 
-__all__ = ["KeptOutput"]
+__all__ = ["KeptOutput", "as_text"]
 
 KEPT = 16 * 1024
 """Bytes at the beginning, and as many at the end."""
@@ -109,7 +109,7 @@ class KeptOutput(asyncio.Protocol):
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _write(self, data: bytes) -> None:
-        """What a full disk does not take is left out: the command goes on."""
+        """Spool the bytes. Those that a full disk does not take are left out: the command goes on."""
         wanted = data[: self._room]
         try:
             written = self._spool.write(wanted)

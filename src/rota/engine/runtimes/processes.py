@@ -58,7 +58,7 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What a context was told: (lease, progress, log lines)."""
+    """The reports that a context was told: (lease, progress, log lines)."""
 
     reports: tuple[Any, Any, Any]
 

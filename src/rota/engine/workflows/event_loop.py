@@ -24,7 +24,7 @@ from contextvars import Context
 from typing import Any, NoReturn, TypeVarTuple
 from weakref import WeakKeyDictionary
 
-__all__ = ["Branches", "CodeBranch", "WorkflowLoop"]
+__all__ = ["CodeBranch", "WorkflowLoop"]
 
 Ts = TypeVarTuple("Ts")
 
@@ -95,7 +95,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         return self._is_closed
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What nobody awaited: the run's own end says what went wrong."""
+        """Errors that nobody awaited: the run's own end says what went wrong."""
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """As above."""

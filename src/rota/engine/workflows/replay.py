@@ -136,16 +136,17 @@ class Replay:
 
     @property
     def unasked(self) -> list[str]:
-        """What is recorded and was not asked for, in the order of the answers."""
+        """The steps that are recorded and were not asked for, in the order of the answers."""
         found = sorted(self._unasked.values(), key=lambda step: (step.number is None, step.number or 0))
         return [step.key for step in found]
 
     def new_asks(self) -> list[str]:
-        """What the code asks for and is not recorded."""
+        """The steps that the code asks for and that are not recorded."""
         return [key for key, ask in self.asks.items() if ask.step is None]
 
     def forgotten(self) -> Refused | None:
-        """What the code called and never awaited, when it has ended: it may not have been done. None: nothing."""
+        """The calls that the code made and never awaited, when it has ended: they may not have been done. None:
+        nothing."""
         calls = [
             key
             for key, each in self._unawaited.items()

@@ -105,7 +105,8 @@ class WorkflowExecution(Execution):
             del self.going_on[key]
 
     async def wait_until_left(self) -> None:
-        """What a step left without waiting is stored before the step is recorded. If it cannot be, the step failed."""
+        """Artifacts that a step left without waiting are stored before the step is recorded. If one cannot be, the step
+        failed."""
         while self._leaving:
             await self._leaving[0]  # which takes it off the list
 
@@ -521,7 +522,7 @@ def _problem(type: str, refused: Refused) -> Failure:
 
 
 def _waits(replay: Replay, flying: dict[str, Any]) -> list[Wait]:
-    """What the code waits for: also for the time to try a failed step again."""
+    """The waits of the code: also for the time to try a failed step again."""
     found = []
     for key, ask in replay.asks.items():
         if ask.step is not None and ask.step.is_over:

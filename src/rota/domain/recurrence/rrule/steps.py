@@ -261,8 +261,8 @@ def _course(rule: RuleText, unit: int, start: int, stride: int) -> Course:
 
 @lru_cache(maxsize=256)
 def hits_of(course: Course) -> bytes:
-    """What the course meets until it comes round again, one byte per unit: 1 if the unit counts. For the seconds of a
-    day that takes 6 ms, once; for those of a week, which only long counts ask for, 50 ms."""
+    """The units that the course meets until it comes round again, a byte for each: 1 if the unit counts. For the
+    seconds of a day that takes 6 ms, once; for those of a week, which only long counts ask for, 50 ms."""
     day, start, stride = _time_of_day(*course[:4]), course.start, course.stride
     if course.weekdays:
         day = b"".join(day if course.weekdays >> weekday & 1 else bytes(len(day)) for weekday in range(7))
