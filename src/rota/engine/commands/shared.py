@@ -1,5 +1,5 @@
-"""What several commands need: whose limits apply, finding a record by what people call it, the audit, and receipts of
-requests that are done once."""
+"""Parts that several commands need: whose limits apply, finding a record by what people call it, the audit, and
+receipts of requests that are done once."""
 
 from __future__ import annotations
 
@@ -149,12 +149,9 @@ async def find_schedule(tx: Tx, tenant: str, key: str, *, deleted: bool = False)
         if by_id is not None and by_id.tenant == tenant and (by_id.deleted_at is not None) == deleted:
             return by_id
     found = await tx.find(ScheduleByKey(tenant=tenant, key=key, deleted=deleted), 1)
-    if found:
-        return found[0]
-    schedule = await tx.get(Schedule, key)
-    if schedule is None or schedule.tenant != tenant or (schedule.deleted_at is not None) != deleted:
+    if not found:
         raise NotFound("schedule", key)
-    return schedule
+    return found[0]
 
 
 async def find_any_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
@@ -197,8 +194,8 @@ def template_of(found: Schedule, templates: Mapping[str, Template]) -> Template 
 
 
 async def sets_named(tx: Tx, tenant: str, names: Iterable[str]) -> tuple[Covered, ...]:
-    """What the calendars of these names cover, and the windows among them. A name that is no calendar is left out. Who
-    changes one of them meanwhile waits, and finds what is written here."""
+    """The days and windows that the calendars of these names cover. A name that is no calendar is left out. Who changes
+    one of them meanwhile waits, and finds what is written here."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return ()

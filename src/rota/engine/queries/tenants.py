@@ -28,6 +28,7 @@ from ..commands.tenants import find_tenant
 from ..work import as_work
 
 GATES_AT_ONCE = 1000
+one_template, one_tenant = as_work(find_template), as_work(find_tenant)
 
 
 @as_work
@@ -53,11 +54,6 @@ class TenantUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @as_work
-async def one_template(tx: Tx, tenant: str, id: str) -> Template:
-    return await find_template(tx, tenant, id)
-
-
-@as_work
 async def templates_by_beginning(tx: Tx, tenant: str, beginning: str, limit: int) -> list[Template]:
     """The templates whose ids begin so; none, if this is the name or the id of one."""
     try:
@@ -66,12 +62,6 @@ async def templates_by_beginning(tx: Tx, tenant: str, beginning: str, limit: int
         found = await tx.find(TemplateList(tenant=tenant, after=beginning + _LAST), limit)
         return [each for each in found if each.id.startswith(beginning)]
     return []
-
-
-@as_work
-async def one_tenant(tx: Tx, name: str) -> Tenant:
-    """Its record, or what stands for one that is only used."""
-    return await find_tenant(tx, name)
 
 
 @as_work
