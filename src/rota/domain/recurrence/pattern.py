@@ -10,6 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Protocol
 
+import msgspec
+
 from .days import DaySet
 from .ticks import DAY, EARLIEST, LATEST, lowest_bit
 
@@ -107,14 +109,11 @@ def nth_bit(mask: int, place: int) -> int:
     return low
 
 
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True):
     """Every time of `times` on every day of `days`."""
 
-    __slots__ = ("days", "times")
-
-    def __init__(self, days: DaySet, times: Times) -> None:
-        self.days = days
-        self.times = times
+    days: DaySet
+    times: Times
 
     def under(self, offset: int) -> Pattern:
         """The same whatever the offset: a calendar rule looks at the wall clock alone."""
@@ -148,15 +147,12 @@ class Pattern:
         return total
 
 
-class Within:
+class Within(msgspec.Struct, frozen=True):
     """The readings of a pattern within the given ranges of local seconds, which are in order and do not touch each
     other's members: the years of a cron line."""
 
-    __slots__ = ("_pattern", "_spans")
-
-    def __init__(self, pattern: Pattern, spans: tuple[tuple[int, int], ...]) -> None:
-        self._pattern = pattern
-        self._spans = spans
+    _pattern: Pattern
+    _spans: tuple[tuple[int, int], ...]
 
     def under(self, offset: int) -> Within:
         return self

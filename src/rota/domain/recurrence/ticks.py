@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+import msgspec
+
 DAY: Final = 86_400
 MILLION: Final = 1_000_000
 _COUNTED: Final = 10_000
@@ -49,14 +51,11 @@ def last(ticks: Ticks, low: int, high: int) -> int | None:
     return found
 
 
-class Progression:
+class Progression(msgspec.Struct, frozen=True):
     """`start + k * step` for k = 0, 1, 2, …"""
 
-    __slots__ = ("start", "step")
-
-    def __init__(self, start: int, step: int) -> None:
-        self.start = start
-        self.step = step
+    start: int
+    step: int
 
     def first(self, low: int, high: int) -> int | None:
         missing = low - self.start
@@ -68,13 +67,10 @@ class Progression:
         return 0 if first is None else (high - first) // self.step + 1
 
 
-class Point:
+class Point(msgspec.Struct, frozen=True):
     """A single member."""
 
-    __slots__ = ("at",)
-
-    def __init__(self, at: int) -> None:
-        self.at = at
+    at: int
 
     def first(self, low: int, high: int) -> int | None:
         return self.at if low <= self.at <= high else None
@@ -93,13 +89,10 @@ class Never:
         return 0
 
 
-class WholeSeconds:
+class WholeSeconds(msgspec.Struct, frozen=True):
     """The members of `inner`, which are seconds, in microseconds."""
 
-    __slots__ = ("_inner",)
-
-    def __init__(self, inner: Ticks) -> None:
-        self._inner = inner
+    _inner: Ticks
 
     def first(self, low: int, high: int) -> int | None:
         hit = self._inner.first(-(-low // MILLION), high // MILLION)
@@ -109,13 +102,10 @@ class WholeSeconds:
         return self._inner.count(-(-low // MILLION), high // MILLION)
 
 
-class Union:
+class Union(msgspec.Struct, frozen=True):
     """Every member of any of the parts, once."""
 
-    __slots__ = ("_parts",)
-
-    def __init__(self, parts: tuple[Ticks, ...]) -> None:
-        self._parts = parts
+    _parts: tuple[Ticks, ...]
 
     def first(self, low: int, high: int) -> int | None:
         earliest: int | None = None

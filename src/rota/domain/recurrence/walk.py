@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+import msgspec
+
 from .ticks import DAY, EARLIEST, LATEST, YEAR, Point, Ticks
 from .timing import DstFold, DstGap
 from .zones import Zone
@@ -78,21 +80,16 @@ class Readings(Protocol):
         """The readings that match while the clock is `offset` seconds ahead of UTC."""
 
 
-class Elapsed:
+class Elapsed(msgspec.Struct, frozen=True):
     """Instants at which the clock of `zone` shows a reading of `pattern`, each time it does.
 
     A count over more than so many `years` is refused: some patterns have to count every day by itself.
     """
 
-    __slots__ = ("_origin", "_pattern", "_years", "_zone")
-
-    def __init__(
-        self, pattern: Readings, zone: Zone, origin: int = EARLIEST, years: int | None = None
-    ) -> None:
-        self._pattern = pattern
-        self._zone = zone
-        self._origin = origin
-        self._years = years
+    _pattern: Readings
+    _zone: Zone
+    _origin: int = EARLIEST
+    _years: int | None = None
 
     def first(self, low: int, high: int) -> int | None:
         if low < self._origin:
@@ -133,20 +130,15 @@ def _quiet_until(under: Callable[[int], Ticks], zone: Zone, low: int, high: int)
     return earliest
 
 
-class ByChoice:
+class ByChoice(msgspec.Struct, frozen=True):
     """Instants at which the clock of `zone` shows a reading of `pattern`. Where a reading comes twice, `fold` chooses.
     Where the clock leaves readings out, `gap` chooses the moment, one for each gap."""
 
-    __slots__ = ("_fold", "_gap", "_origin", "_pattern", "_zone")
-
-    def __init__(
-        self, pattern: Ticks, zone: Zone, gap: DstGap, fold: DstFold, origin: int = EARLIEST
-    ) -> None:
-        self._pattern = pattern
-        self._zone = zone
-        self._gap = gap
-        self._fold = fold
-        self._origin = origin
+    _pattern: Ticks
+    _zone: Zone
+    _gap: DstGap
+    _fold: DstFold
+    _origin: int = EARLIEST
 
     def first(self, low: int, high: int) -> int | None:
         low, high = max(low, self._origin), min(high, LATEST)
@@ -193,16 +185,13 @@ class ByChoice:
                 yield Point(moment)
 
 
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """The readings of a pattern while the clock is `offset` ahead of UTC, as instants from `start` to `end`."""
 
-    __slots__ = ("_end", "_offset", "_pattern", "_start")
-
-    def __init__(self, pattern: Ticks, offset: int, start: int, end: int) -> None:
-        self._pattern = pattern
-        self._offset = offset
-        self._start = start
-        self._end = end
+    _pattern: Ticks
+    _offset: int
+    _start: int
+    _end: int
 
     def first(self, low: int, high: int) -> int | None:
         low, high = max(low, self._start), min(high, self._end)

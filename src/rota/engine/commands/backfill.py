@@ -76,12 +76,11 @@ async def cancel_backfill(tx: Tx, tenant: str, key: str, actor: str) -> Backfill
     return new
 
 
-class Fillings:
+class Fillings(msgspec.Struct, frozen=True):
     """The backfills of the schedules of a tick, with the rows that their next times have."""
 
-    def __init__(self, rows: Mapping[str, Mapping[str, Run]], stretches: Mapping[str, Sequence[Run]]) -> None:
-        self._rows = rows
-        self._stretches = stretches
+    _rows: Mapping[str, Mapping[str, Run]]
+    _stretches: Mapping[str, Sequence[Run]]
 
     @classmethod
     async def of(cls, tx: Tx, due: Sequence[Schedule]) -> Fillings:

@@ -43,20 +43,13 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     marked: Sequence[Task] = ()
 
 
-class Buffers:
+class Buffers(msgspec.Struct, frozen=True):
     """The buffers of some schedules, with all that is needed to move them on."""
 
-    def __init__(
-        self,
-        live: Mapping[str, Sequence[Task]],
-        rows: Mapping[str, Run],
-        templates: Mapping[str, Template],
-        tenants: Mapping[str, Tenant],
-    ) -> None:
-        self._live = live
-        self._rows = rows
-        self._templates = templates
-        self._tenants = tenants
+    _live: Mapping[str, Sequence[Task]]
+    _rows: Mapping[str, Run]
+    _templates: Mapping[str, Template]
+    _tenants: Mapping[str, Tenant]
 
     @classmethod
     async def of(cls, tx: Tx, schedules: Sequence[Schedule], tasks: Sequence[Task] = ()) -> Buffers:

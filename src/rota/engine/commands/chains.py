@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec.structs import replace
 
 from ...domain.errors import Invalid, Refused
@@ -126,12 +127,11 @@ class Chains:
             self.marked = {task.id: replace(task, awaited=True) for task in live if not task.awaited}
 
 
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """Who is told of which ends: runs that have ended just now, for the followers of their schedules."""
 
-    def __init__(self, ends: Mapping[str, Sequence[tuple[str, Run]]], others: Mapping[str, Schedule]) -> None:
-        self._ends = ends
-        self.others = others
+    _ends: Mapping[str, Sequence[tuple[str, Run]]]
+    others: Mapping[str, Schedule]
 
     @classmethod
     async def of(

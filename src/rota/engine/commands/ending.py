@@ -198,13 +198,12 @@ def _concerns_schedule(task: Task) -> bool:
     return may_have_failed or (task.awaited and not task.is_live)
 
 
-class _Family:
+class _Family(msgspec.Struct, frozen=True):
     """The parents and children of some tasks, as far as their end concerns them. The children are cancelled."""
 
-    def __init__(self, parents: dict[str, Task], steps: dict[str, Step], children: list[Task]) -> None:
-        self._parents = parents
-        self._steps = steps
-        self.children = children
+    _parents: dict[str, Task]
+    _steps: dict[str, Step]
+    children: list[Task]
 
     @classmethod
     async def of(cls, tx: Tx, tasks: Sequence[Task], left: Sequence[Task]) -> _Family:

@@ -99,28 +99,17 @@ async def _upcoming(tx: Tx, limit: int) -> Tick:
     return Tick(at=tx.now, next_at=following, is_locked=True)
 
 
-class _Firing:
+class _Firing(msgspec.Struct, frozen=True):
     """One tick: everything is read first, then decided, then put."""
 
-    def __init__(
-        self,
-        due: Sequence[Schedule],
-        decisions: list[Decision],
-        likes: list[int | None],
-        live: Mapping[str, Sequence[Task]],
-        templates: dict[str, Template],
-        tenants: dict[str, Tenant],
-        left: _TasksLeft,
-        fillings: Fillings,
-    ) -> None:
-        self.due = due
-        self.decisions = decisions
-        self.likes = likes
-        self.live = live
-        self.templates = templates
-        self.tenants = tenants
-        self.left = left
-        self.fillings = fillings
+    due: Sequence[Schedule]
+    decisions: list[Decision]
+    likes: list[int | None]
+    live: Mapping[str, Sequence[Task]]
+    templates: dict[str, Template]
+    tenants: dict[str, Tenant]
+    left: _TasksLeft
+    fillings: Fillings
 
     @classmethod
     async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
@@ -298,13 +287,12 @@ def _put_starts(
     }
 
 
-class _TasksLeft:
+class _TasksLeft(msgspec.Struct, frozen=True):
     """The number of tasks that the tenants of a tick may still start: none if they are suspended, else what their
     limits leave."""
 
-    def __init__(self, suspended: set[str], left: dict[str, int | None]) -> None:
-        self._suspended = suspended
-        self._left = left
+    _suspended: set[str]
+    _left: dict[str, int | None]
 
     @classmethod
     async def of(cls, tx: Tx, tenants: Collection[Tenant]) -> _TasksLeft:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+import msgspec
+
 from ..days import ALL_MONTHS, Blocks, Comb, DaySet, month_of
 from ..pattern import Pattern, TimeGrid, TimeList
 from ..ticks import DAY, LATEST, YEAR, Never, Ticks
@@ -218,14 +220,11 @@ _WALKED: Final = 16
 _LEAST: Final = 366 * DAY
 
 
-class Until:
+class Until(msgspec.Struct, frozen=True):
     """The members of `inner` up to `end`."""
 
-    __slots__ = ("_end", "_inner")
-
-    def __init__(self, inner: Ticks, end: int) -> None:
-        self._inner = inner
-        self._end = end
+    _inner: Ticks
+    _end: int
 
     def first(self, low: int, high: int) -> int | None:
         return self._inner.first(low, min(high, self._end))
