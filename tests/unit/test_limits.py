@@ -23,7 +23,6 @@ from rota.domain.checks import (
     check_kind,
     check_metadata,
     check_number,
-    check_priority,
     check_queue,
     check_retry_policy,
     check_tags,
@@ -34,6 +33,7 @@ from rota.domain.checks import (
 )
 from rota.domain.errors import Invalid
 from rota.domain.model import Limits, OverlapPolicy, RetryPolicy, ScheduleStatus
+from rota.domain.options import TaskOptions, options_of
 
 LIMITS = Limits()
 
@@ -149,6 +149,10 @@ def test_undecodable_text_is_made_visible() -> None:
 
 
 # Numbers, flags, choices
+
+
+def check_priority(value: object) -> Any:
+    return options_of(TaskOptions)["priority"].check("priority", value)
 
 
 @pytest.mark.parametrize("value", [0, 1, 255])

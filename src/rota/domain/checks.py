@@ -32,7 +32,6 @@ __all__ = [
     "check_kind",
     "check_metadata",
     "check_number",
-    "check_priority",
     "check_queue",
     "check_ratio",
     "check_retry_policy",
@@ -125,10 +124,6 @@ def check_number(field: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Invalid(field, f"{shown(value)} is not accepted", f"give a whole number from {least} to {most}")
     return int(value)
-
-
-def check_priority(value: object) -> int:
-    return check_number("priority", value, 0, 255)
 
 
 def check_time(field: str, value: object) -> datetime:

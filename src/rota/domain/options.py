@@ -31,7 +31,6 @@ from .checks import (
     check_idempotency_key,
     check_metadata,
     check_number,
-    check_priority,
     check_queue,
     check_ratio,
     check_retry_policy,
@@ -172,15 +171,7 @@ class TaskOptions(TypedDict, total=False):
             pattern=NAME_PATTERN,
         ),
     ]
-    priority: Annotated[
-        int | None,
-        Option(
-            help="0 to 255, higher first. [default: 128]",
-            check=lambda field, value: check_priority(value),
-            least=0,
-            most=255,
-        ),
-    ]
+    priority: Annotated[int | None, _number("0 to 255, higher first. [default: 128]", 0, 255)]
     max_retries: Annotated[
         int | None,
         _number(

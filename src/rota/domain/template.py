@@ -151,10 +151,6 @@ def _command(runtime: Runtime, wanted: Mapping[str, Any], limits: Limits) -> dic
     return {"kind": kind, "command": command}
 
 
-def _runtime(field: str, value: object, limits: Limits) -> Runtime:
-    return check_choice(field, value, Runtime)
-
-
 def _parameters(field: str, value: object, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Invalid(field, f"{shown(value)} is not a dict", "give a dict with texts as keys")
@@ -181,5 +177,5 @@ _FIELDS: dict[str, Callable[[str, object, Limits], Any]] = {
     "command": lambda field, value, limits: value,  # as its runtime says: `_runnable`
     "parameters": _parameters,
     "parameters_schema": _schema,
-    "runtime": _runtime,
+    "runtime": lambda field, value, limits: check_choice(field, value, Runtime),
 }

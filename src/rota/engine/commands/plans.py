@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from ...domain.errors import Refused
-from ...domain.model import Calendar, Event, Schedule, Template, TemplateTarget
-from ...domain.plan import Action, Item, Plan, Stored, as_applied, naming
+from ...domain.model import Calendar, Event, Template, TemplateTarget
+from ...domain.plan import Action, Plan, Stored, as_applied, naming
 from ...stores.base import Tx
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
 from ..work import as_work
@@ -21,7 +21,12 @@ AT_ONCE = 10_000
 LONGEST = timedelta(days=1)
 TOLD = 5
 _PLANNED = ("schedule", "template", "calendar")
-_ACTIONS = {Action.CREATED: "created", Action.CHANGED: "updated", Action.UNCHANGED: "adopted"}
+_ACTIONS = {
+    Action.CREATED: "created",
+    Action.CHANGED: "updated",
+    Action.UNCHANGED: "adopted",
+    Action.REMOVED: "paused",
+}
 
 
 @as_work
@@ -67,7 +72,7 @@ async def apply_plan(
         with naming("schedule", item.name):
             new = as_applied(item, plan.at, tx.now)
         if new is not None and new is not item.old:
-            planned.append(Edit(item.old, new, _action(item), new.pause_note or ""))
+            planned.append(Edit(item.old, new, _ACTIONS[item.action], new.pause_note or ""))
     for template in plan.templates:
         had = None if template.old is None else template.old.command
         if template.new is not None and template.new.command != had:
@@ -80,10 +85,6 @@ async def apply_plan(
         if template.new is not None and template.new is not template.old:
             put_audited(tx, _ACTIONS[template.action], actor, template.old, template.new)
     return plan
-
-
-def _action(item: Item[Schedule]) -> str:
-    return "paused" if item.action is Action.REMOVED else _ACTIONS[item.action]
 
 
 def check_plan_age(at: datetime, now: datetime) -> None:

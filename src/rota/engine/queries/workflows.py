@@ -86,12 +86,11 @@ async def _never_ending(tx: Tx, runs: Sequence[Task]) -> list[str]:
         if not step.is_over and step.rewinds == waiting[step.task_id].rewinds
     ]
     children = await tx.get_many(Task, [step.child_id for step in steps if step.child_id is not None])
-    found = [_in_vain(waiting[step.task_id], step, children, tx) for step in steps]
+    found = [
+        workflow.waits_in_vain(waiting[step.task_id], step, children.get(step.child_id or ""), tx.now)
+        for step in steps
+    ]
     return [each for each in found if each is not None]
-
-
-def _in_vain(run: Task, step: Step, children: dict[str, Task], tx: Tx) -> str | None:
-    return workflow.waits_in_vain(run, step, children.get(step.child_id or ""), tx.now)
 
 
 async def _unheard(tx: Tx, runs: Sequence[Task]) -> list[str]:
