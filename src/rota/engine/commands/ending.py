@@ -24,29 +24,19 @@ from .gates import Gates
 from .shared import LIVE_AT_MOST, audit
 
 
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """All that follows from the end of tasks, whatever its reason: their runs say how they ended, schedules pause if
     they are to, times that wait begin, schedules that come after them are told, a workflow gets the answer of its
     child, the children of a workflow do not outlive it, and the gates of limits let in the next. All of it is read
     before anything is written, and written with the tasks."""
 
-    def __init__(
-        self,
-        runs: dict[str, Run],
-        schedules: Sequence[_Following],
-        told: Told,
-        family: _Family,
-        gates: Gates,
-        marked: Sequence[Task],
-        actor: str,
-    ) -> None:
-        self._actor = actor
-        self._runs = runs
-        self._schedules = schedules
-        self._told = told
-        self._family = family
-        self._gates = gates
-        self._marked = {task.id: task for task in marked}
+    _runs: dict[str, Run]
+    _schedules: Sequence[_Following]
+    _told: Told
+    _family: _Family
+    _gates: Gates
+    _marked: Mapping[str, Task]
+    _actor: str
 
     @classmethod
     async def of(
@@ -71,10 +61,10 @@ class Ending:
         runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id]) if of_runs else {}
         following, told = await _following(tx, of_runs, runs, actor, written, ended)
         starts = [task for each in following for task in each.move.starts]
-        marks = [task for each in following for task in each.move.marked]
+        marks = [*marked, *(task for each in following for task in each.move.marked)]
         gates = await Gates.of(tx, [*tasks, *family.children, *new, *starts], completing)
         gates.expect([*new, *starts])
-        return cls(runs, following, told, family, gates, (*marked, *marks), actor)
+        return cls(runs, following, told, family, gates, {task.id: task for task in marks}, actor)
 
     def put(
         self, tx: Tx, tasks: Sequence[Task], was: Mapping[str, Task] = MappingProxyType({})

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from ...domain.errors import Refused
-from ...domain.model import Calendar, Event, Template, TemplateTarget
+from ...domain.model import Calendar, Event
 from ...domain.plan import Action, Plan, Stored, as_applied, naming
 from ...stores.base import Tx
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
 from ..work import as_work
 from .schedules import Edit, write_edits
 from .serving import check_shell
-from .shared import cursor_behind, find_every, find_schedule, limits_of, put_audited
+from .shared import cursor_behind, find_every, find_schedule, limits_of, put_audited, templates_of
 
 MakePlan = Callable[[Stored, datetime], Plan]
 """Pure: what is stored, and the time of the plan."""
@@ -37,14 +37,12 @@ async def read_stored(tx: Tx, tenant: str, keys: Sequence[str] | None = None) ->
 
 async def _named(tx: Tx, tenant: str, keys: Sequence[str]) -> Stored:
     found = [await find_schedule(tx, tenant, key) for key in keys]
-    ids = {each.target.template_id for each in found if isinstance(each.target, TemplateTarget)}
-    templates = await tx.get_many(Template, ids) if ids else {}
     names = {name for each in found for name in (*each.exclude, *each.only)}
     calendars = await tx.find(CalendarList(tenant=tenant), AT_ONCE) if names else []
     return Stored(
         tenant=tenant,
         schedules={each.key: each for each in found},
-        templates=templates,
+        templates=await templates_of(tx, found),
         calendars=tuple(each for each in calendars if each.name in names),
     )
 

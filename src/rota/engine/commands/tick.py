@@ -41,6 +41,7 @@ from ...stores.queries import (
 )
 from ..work import as_work
 from .backfill import NOT_FILLED, Filled, Fillings, Situation
+from .buffer import SCHEDULER
 from .chains import linked_causes
 from .ending import Ending
 from .shared import DEFAULT_LIMITS, audit, live_tasks, next_page, room_for_tasks, template_of, templates_of
@@ -48,7 +49,6 @@ from .shared import DEFAULT_LIMITS, audit, live_tasks, next_page, room_for_tasks
 ROWS_PER_TICK = 1_000
 ROWS_OF_ONE = 1_000
 LEASES = 10_000
-SCHEDULER = "scheduler"
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
