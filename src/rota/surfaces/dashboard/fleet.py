@@ -51,7 +51,7 @@ async def queues(visit: Visit) -> Response:
     words = {"pause": "The queue was paused.", "resume": "The queue was resumed."}
     found = await visit.service.shared_soon(("queues", visit.tenant), visit.queue.list_queues)
     if found is None:
-        return visit.being_made("Queues", "Their tasks are being counted.", nav="queues")
+        return visit.being_made("Queues", "Their tasks are being counted.")
     return visit.show(
         "queues.html",
         queues=found,

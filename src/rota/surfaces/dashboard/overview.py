@@ -22,6 +22,9 @@ __all__ = ["seen_of", "show"]
 SHOWN = 10
 ALARMS = 20
 SHARED_FOR = timedelta(seconds=2)
+DAY_SHARED_FOR = timedelta(minutes=1)
+"""The last day changes slowly, and many look at it."""
+
 ROLES = ("scheduler", "worker", "janitor")
 STORES = {"memory": "memory, gone when the process ends", "sqlite": "SQLite", "postgresql": "PostgreSQL"}
 
@@ -110,9 +113,10 @@ async def seen_of(visit: Visit) -> Seen | None:
 
 
 async def show(visit: Visit) -> Response:
-    seen, hours = await asyncio.gather(seen_of(visit), visit.service.last_day(visit.queue))
+    day = visit.service.shared_soon(("day", visit.tenant), visit.queue.last_day, DAY_SHARED_FOR)
+    seen, hours = await asyncio.gather(seen_of(visit), day)
     if seen is None:
-        return visit.being_made("Overview", "The store is being asked what is wrong.", nav="overview")
+        return visit.being_made("Overview", "The store is being asked what is wrong.")
     found, alarms, nodes, took = seen
     keys = {id: schedule.key for id, schedule in found.schedules.items()}
     alive = [node for node in nodes if is_alive(node, found.at)]

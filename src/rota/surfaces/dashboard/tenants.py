@@ -32,7 +32,7 @@ async def show(visit: Visit, problem: str | None = None) -> Response:
     if found is None and problem is not None:
         found = await service.shared(name, visit.queue.list_tenants, timedelta(0))
     if found is None:
-        return visit.being_made("Tenants", "What they have is being counted.", nav="tenants")
+        return visit.being_made("Tenants", "What they have is being counted.")
     return visit.show(
         "tenants.html",
         200 if problem is None else 422,

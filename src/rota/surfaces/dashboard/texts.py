@@ -24,7 +24,6 @@ from ..words import counted
 
 __all__ = [
     "REASONS",
-    "SIGNS",
     "TEMPLATES",
     "clock",
     "counted",
@@ -113,7 +112,7 @@ def _time(at: datetime, text: str, about: str) -> Markup:
 
 def chip(status: str, text: str | None = None) -> Markup:
     return Markup('<span class="chip is-{}"><span aria-hidden="true">{}</span> {}</span>').format(
-        status, SIGNS.get(status, "·"), text or status
+        status, sign(status), text or status
     )
 
 

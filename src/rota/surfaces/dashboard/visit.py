@@ -36,8 +36,12 @@ def address(request: Request, *parts: str, **query: Any) -> str:
     """The address of a page below the place where the application is mounted. Empty values are left out."""
     root: str = request.scope.get("root_path", "").rstrip("/")
     path = "/".join(quote(part, safe="") for part in parts)
-    given = [(name, value) for name, value in query.items() if value not in (None, "", False)]
-    return f"{root}/{path}" + (f"?{urlencode(given)}" if given else "")
+    return f"{root}/{path}{_query(query)}"
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    given = {name: value for name, value in values.items() if value not in (None, "", False)}
+    return f"?{urlencode(given)}" if given else ""
 
 
 def path_of(request: Request) -> str:
@@ -172,9 +176,9 @@ class Visit:
     def show(self, template: str, code: int = 200, **values: Any) -> Response:
         return render(self.request, template, code, self, **values)
 
-    def being_made(self, title: str, sentence: str, nav: str) -> Response:
+    def being_made(self, title: str, sentence: str) -> Response:
         """Instead of a page whose answer takes a while: it is asked for again every second."""
-        return self.show("being_made.html", title=title, sentence=sentence, nav=nav)
+        return self.show("being_made.html", title=title, sentence=sentence, nav=title.lower())
 
     def ask(
         self,
@@ -205,11 +209,6 @@ class Visit:
     def go(self, url: str) -> Response:
         """After a form: another page, by a request of its own, so that nothing is done twice."""
         return Response(status_code=303, headers={"Location": url, **HEADERS})
-
-
-def _query(values: Mapping[str, Any]) -> str:
-    given = {name: value for name, value in values.items() if value not in (None, "", False)}
-    return f"?{urlencode(given)}" if given else "?"
 
 
 def _whole(part: str) -> str:

@@ -23,7 +23,6 @@ from ...engine.app import App
 from ...engine.clock import Clock, SystemClock
 from ...engine.commands import once
 from ...engine.queries.health import check_serving
-from ...engine.queries.overview import Hour
 from ...stores.base import Store, Tx, Work
 from .. import redaction
 from ..python.client import Queue
@@ -39,7 +38,6 @@ __all__ = ["Acting", "Admin", "Operator", "Service", "Viewer", "answer", "of"]
 T = TypeVar("T")
 DEFAULT_TENANT = "default"
 LOOK_AGAIN = timedelta(seconds=10)
-LOOK_BACK_AGAIN = timedelta(minutes=1)
 SHARE = 20
 LONGEST_SHARED = timedelta(minutes=1)
 ANSWERS_REMEMBERED = 1000
@@ -112,18 +110,13 @@ class Service:
         except RotaError as error:
             raise Unavailable(str(error)) from error
 
-    async def alarms(self) -> list[Any]:
-        """What nobody seems to do, as of a moment ago: to ask for it often costs the store little."""
+    async def alarms(self) -> list[str]:
+        """The work that nobody seems to do, as of a moment ago: to ask for it often costs the store little."""
         now = self.clock.monotonic()
         if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN.total_seconds():
             self._alarms = (await (await self.opened()).store.read(check_serving())).alarms
             self._looked_at = now
         return self._alarms
-
-    async def last_day(self, queue: Queue) -> list[Hour] | None:
-        """The last hours of a tenant, kept for a minute: many look at them, and they change slowly. None: they are
-        still being counted."""
-        return await self.shared_soon(("day", queue.tenant), queue.last_day, LOOK_BACK_AGAIN)
 
     async def shared(self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta) -> Any:
         """One answer for all. It is kept for `rest`, or for `SHARE` times as long as it took to make (a minute at

@@ -143,9 +143,7 @@ async def _made(visit: Visit, start: datetime, end: datetime, name: str) -> Fore
 
 async def _still_made(visit: Visit) -> Response:
     number = await visit.queue.open_schedules()
-    return visit.being_made(
-        "Forecast", f"It is being made from {counted(number, 'schedule')}.", nav="forecast"
-    )
+    return visit.being_made("Forecast", f"It is being made from {counted(number, 'schedule')}.")
 
 
 def _bars(
@@ -166,9 +164,8 @@ def _bars(
     found = []
     for number, (part, runs) in enumerate(zip(parts, sums, strict=True)):
         at = first + number * step
-        local = at.astimezone(zone)
         work = timedelta(seconds=sum(each.work for each in part))
-        words = f"{local:%a} {local.day} {local:%b} {local:%H:%M}: {counted(runs, 'run')}{_of_work(work)}"
+        words = f"{_reading(at, zone)}: {counted(runs, 'run')}{_of_work(work)}"
         height = max(1.5, round(TALL * runs / most, 1)) if runs else 0.0
         found.append(_Bar(number, height, words, _hour_url(visit, at, zone) if is_linked else ""))
     return found

@@ -37,12 +37,8 @@ WORDS = {
     "outcome": "whose last run failed, in the last day, first; then the others by name",
 }
 STATES = ("active", "paused", "draft", "completed")
-ACTIONS = {
-    "pause": ("Pause", "paused"),
-    "resume": ("Resume", "resumed"),
-    "trigger": ("Trigger", "triggered"),
-    "delete": ("Delete", "deleted"),
-}
+ACTIONS = {"pause": "paused", "resume": "resumed", "trigger": "triggered", "delete": "deleted"}
+"""The actions, and the word for one that is done."""
 _BACKFILLED = {
     "backfill": "The backfill has begun. How far it is stands here.",
     "backfill-cancelled": "The backfill was cancelled. What was started goes on.",
@@ -188,7 +184,7 @@ async def act(visit: Visit) -> Response:
         except Refused as refused:
             refusals.append((key, str(refused)))
     if refusals:
-        return visit.show("refused.html", done=done, verb=ACTIONS[action][1], refusals=refusals)
+        return visit.show("refused.html", done=done, verb=ACTIONS[action], refusals=refusals)
     return visit.go(visit.url("schedules", said=action, number=done))
 
 
@@ -220,10 +216,8 @@ def deed(visit: Visit, action: str, key: str, until: datetime | None = None) -> 
 async def _ask(visit: Visit, action: str, keys: list[str], problem: str | None = None) -> Response:
     now = await visit.queue.now()
     found = [await visit.queue.get_schedule(key) for key in dict.fromkeys(keys)]
-    verb = ACTIONS[action][0]
-    what = f"{verb} {counted(len(found), 'schedule')}"
     return visit.ask(
-        what,
+        f"{action.capitalize()} {counted(len(found), 'schedule')}",
         _consequence(action, found, now),
         back=visit.url("schedules"),
         hidden=[("action", action), *(("key", schedule.key) for schedule in found)],
@@ -282,7 +276,6 @@ def done_words(visit: Visit) -> str | None:
         return _BACKFILLED[said]
     if said not in ACTIONS:
         return None
-    done = ACTIONS[said][1]
     if not (number.isdecimal() and len(number) < 7):
-        return f"It was {done}."
-    return f"{counted(int(number), 'schedule')} {done}."
+        return f"It was {ACTIONS[said]}."
+    return f"{counted(int(number), 'schedule')} {ACTIONS[said]}."

@@ -248,10 +248,10 @@ def _question(
         stored = pretty(schedule.target.input)
         fields = [FormField("input", "Input, as JSON", visit.given("input") or stored, "json")]
     return visit.ask(
-        f"{ACTIONS[action][0]} {schedule.key}",
+        f"{action.capitalize()} {schedule.key}",
         _consequence(action, schedule, now),
         back=visit.schedule_url(schedule),
-        verb=ACTIONS[action][0],
+        verb=action.capitalize(),
         fields=fields,
         problem=problem,
         is_danger=action == "delete",

@@ -19,7 +19,7 @@ from ....domain.schedule.why import Why
 from ....engine.queries import Occurrence
 from ..texts import REASONS, counted, reason, took
 
-__all__ = ["StripBar", "bars", "small_strip", "summary", "usual_interval"]
+__all__ = ["bars", "small_strip", "usual_interval"]
 
 _LEAST_INTERVAL = timedelta(seconds=1)
 _LOW = 3.0
@@ -40,10 +40,11 @@ class StripBar(NamedTuple):
     cut: str
 
 
-def small_strip(runs: Sequence[Run], *, step: int = 7, height: int = 28) -> Markup:
+def small_strip(runs: Sequence[Run]) -> Markup:
     """The last runs of a schedule, in a list: one path for each outcome, since a page has thousands of bars."""
     if not runs:
         return Markup("")
+    step, height = 7, 28
     interval = usual_interval(runs)
     paths: dict[str, list[str]] = {}
     for number, run in enumerate(runs):
@@ -57,20 +58,21 @@ def small_strip(runs: Sequence[Run], *, step: int = 7, height: int = 28) -> Mark
         for status, parts in paths.items()
     )
     return Markup('<svg class="strip" width="{}" height="{}" role="img" aria-label="{}">{}</svg>').format(
-        len(runs) * step - 2, height, summary(runs), drawn
+        len(runs) * step - 2, height, _summary(runs), drawn
     )
 
 
-def summary(runs: Sequence[Run]) -> str:
+def _summary(runs: Sequence[Run]) -> str:
     """`last 30: 28 completed, 2 failed`."""
     numbers = Counter(str(run.status) for run in runs)
     return f"last {len(runs)}: " + ", ".join(f"{number} {status}" for status, number in numbers.most_common())
 
 
 def bars(
-    schedule: Schedule, past: Sequence[Why], coming: Sequence[Occurrence], *, step: int = 11, height: int = 60
+    schedule: Schedule, past: Sequence[Why], coming: Sequence[Occurrence]
 ) -> tuple[list[StripBar], int, int]:
     """The bars of a schedule's page, where `now` is, and how wide it all is."""
+    step, height = 11, 60
     runs = [why.run for why in past if why.run is not None]
     interval = usual_interval(runs)
     found = []

@@ -126,7 +126,7 @@ async def _number(visit: Visit, action: str, filters: dict[str, Any]) -> int:
 
 def _ask(visit: Visit, action: str, tasks: str, words: str, hidden: list[tuple[str, str]]) -> Response:
     return visit.ask(
-        f"{ACTIONS[action.removesuffix('-all')]} {tasks}",
+        f"{action.removesuffix('-all').capitalize()} {tasks}",
         words,
         back=visit.url("tasks"),
         hidden=[("action", action), *hidden],

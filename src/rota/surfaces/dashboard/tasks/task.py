@@ -22,7 +22,7 @@ from .steps import WIDTH, Axis, axis_of, rows_of, signals_waited_for, waits_for
 __all__ = ["ACTIONS", "act", "ask", "show"]
 
 ROWS = 150
-ACTIONS = {"cancel": "Cancel", "replay": "Replay"}
+ACTIONS = ("cancel", "replay")
 
 
 class AttemptBar(NamedTuple):
