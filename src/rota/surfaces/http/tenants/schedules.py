@@ -18,12 +18,13 @@ from ....domain.errors import Invalid, Refused
 from ....domain.model import RunStatus, Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ....domain.schedule.definition import DEFAULTS, FIELDS
-from ...python.client import Queue, all_pages
+from ...python.client import all_pages
 from ...shapes import listed, shaped
 from ..fields import SLASH, Body, Time, given_options
 from ..openapi import documented
 from ..reading import Router
 from ..service import (
+    Acting,
     Admin,
     Cursor,
     IfMatch,
@@ -39,41 +40,9 @@ from ..service import (
 from . import answers, schemas, timing_answers
 from .answers import BackfillAnswer
 
-__all__ = [
-    "change_schedules",
-    "router",
-]
+__all__ = ["router"]
 
 AT_ONCE = 500
-
-
-async def change_schedules(queue: Queue, action: str, note: str | None, **filters: Any) -> tuple[int, int]:
-    """(changed, left): left are the schedules that refuse it, as a completed one refuses to be resumed."""
-    changed = left = 0
-    for id in await _matching(queue, filters):
-        try:
-            await _change(queue, action, id, note)
-            changed += 1
-        except Refused:
-            left += 1
-    return changed, left
-
-
-async def _matching(queue: Queue, filters: dict[str, Any]) -> list[str]:
-    """All of them before the first is changed: a change may move one out of the filter."""
-    pages = all_pages(queue.list_schedules, limit=AT_ONCE, **filters)
-    return [each.id async for page in pages for each in page]
-
-
-async def _change(queue: Queue, action: str, id: str, note: str | None) -> None:
-    match action:
-        case "pause":
-            await queue.pause_schedule(id, note)
-        case "resume":
-            await queue.resume_schedule(id)
-        case _:
-            await queue.delete_schedule(id)
-
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["schedules"])
 
@@ -136,8 +105,27 @@ async def bulk(
     filters = {"status": body.status, "kind": body.target, "tag": body.tag, "text": body.q}
     if not body.all and all(value is None for value in filters.values()):
         raise Invalid("status", "no filter was given", "give status, target, tag or q, or all: true")
-    changed, left = await change_schedules(queue, action, body.note, **filters)
-    return answer(answers.BulkAnswer(changed=changed, left=left))
+    pages = all_pages(queue.list_schedules, limit=AT_ONCE, **filters)
+    # All of them before the first is changed: a change may move one out of the filter.
+    matching = [each.id async for page in pages for each in page]
+    changed = 0
+    for id in matching:
+        try:
+            await _change(queue, action, id, body.note)
+            changed += 1
+        except Refused:  # as a completed one refuses to be resumed
+            continue
+    return answer(answers.BulkAnswer(changed=changed, left=len(matching) - changed))
+
+
+async def _change(queue: Acting, action: str, id: str, note: str | None) -> None:
+    match action:
+        case "pause":
+            await queue.pause_schedule(id, note)
+        case "resume":
+            await queue.resume_schedule(id)
+        case _:
+            await queue.delete_schedule(id)
 
 
 @router.get("/schedules/{id}", **documented(200, answers.ScheduleAnswer))
