@@ -179,7 +179,8 @@ async def served(**limits: Any) -> AsyncIterator[Served]:
     before = sockets()
     listening = listen(find("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    serve = asyncio.create_task(serving.serve(site, listening, until=stop, limits=ConnectionLimits(**limits)))
+    server = serving.prepared(site, until=stop, limits=ConnectionLimits(**limits))
+    serve = asyncio.create_task(server.serve([listening]))
     made = Served(site, port, stop)
     try:
         yield made

@@ -265,7 +265,7 @@ def test_mounted_under_a_path_everything_knows_where_it_is() -> None:
     async def main() -> None:
         stop = asyncio.Event()
         here = listening.listen(listening.find("127.0.0.1", 0))
-        served = asyncio.create_task(serving.serve(example["site"], here, until=stop))
+        served = asyncio.create_task(serving.prepared(example["site"], until=stop).serve([here]))
         base = listening.url_of(here)
         async with httpx.AsyncClient(base_url=base, timeout=PATIENCE, trust_env=False) as http:
             assert (await http.get("/orders")).json() == "2 orders"

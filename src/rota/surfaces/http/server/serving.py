@@ -24,7 +24,7 @@ from ...listening import BACKLOG, Place
 from ..access import Access
 from .protocol import ConnectionLimits, protocol
 
-__all__ = ["Server", "check_reach", "prepared", "serve"]
+__all__ = ["Server", "check_reach", "prepared"]
 
 PATIENCE = timedelta(seconds=5)
 DATE = timedelta(seconds=1)
@@ -40,18 +40,6 @@ async def check_reach(place: Place, store: Store, clock: Clock) -> None:
         f"{place.host} can be reached from other machines, and there are no API keys in {store.url}",
         "create one with `rota keys create --tenant default --role admin --name me`, or use 127.0.0.1",
     )
-
-
-async def serve(
-    api: ASGIApp,
-    listening: socket.socket,
-    *,
-    until: asyncio.Event,
-    limits: ConnectionLimits | None = None,
-    patience: timedelta = PATIENCE,
-) -> None:
-    """Serve on a socket that listens, and close it at the end."""
-    await prepared(api, until=until, limits=limits, patience=patience).serve([listening])
 
 
 def prepared(
