@@ -219,8 +219,12 @@ def _methods(request: Request, known: str | None) -> list[str]:
     return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
-_ONE_OF_SEVERAL = ("scheduleType", "target")
-"""Fields that have one of several shapes. What follows them in a location names the shape that was tried."""
+_VARIANTS = {
+    "scheduleType": "once, recurring, cron, interval and rrule",
+    "target": "task, workflow and template",
+}
+"""Fields that have one of several shapes, and the accepted values of `type`. The part that follows such a field in a
+location names the shape that was tried."""
 
 _BODIES_OF_SEVERAL = ("once", "interval", "cron")
 """The body of a schedule in `/api/v1` has one of several shapes as a whole."""
@@ -258,16 +262,10 @@ def _without_variants(place: list[str], kind: str) -> list[str]:
     is_own_field = len(place) == 1 and kind in ("extra_forbidden", "missing")
     if place and place[0] in _BODIES_OF_SEVERAL and not is_own_field:
         place = place[1:]
-    if place and place[0] in _ONE_OF_SEVERAL:
+    if place and place[0] in _VARIANTS:
         place = place[:1] + place[2:]
     return [part for part in place if part != "[key]"]
 
-
-_VARIANTS = {
-    "scheduleType": "once, recurring, cron, interval and rrule",
-    "target": "task, workflow and template",
-}
-"""The accepted values of `type`, for fields that have one of several shapes."""
 
 _KINDS = {
     "string": "a text",

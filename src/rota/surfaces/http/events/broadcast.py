@@ -32,7 +32,7 @@ from ..tenants import answers
 from ..tenants.alarms import AlarmAnswer
 from ..tenants.keys import KeyAnswer
 
-__all__ = ["Broadcasts", "Frame", "Listener", "TenantBroadcast", "resync"]
+__all__ = ["Broadcasts", "Listener", "resync"]
 
 AT_MOST_EVERY = timedelta(milliseconds=200)
 REST = 4
@@ -105,6 +105,10 @@ class Frame:
         return _event(self.notice.cursor, self.notice.name, _data_of(self.notice))
 
 
+def _frames(at: datetime, notices: list[Notice], too_many: bool) -> list[Frame]:
+    return [Frame(None, at)] if too_many else [Frame(notice, at) for notice in notices]
+
+
 class Listener:
     """One stream. `behind`: where it left off. `at`: everything up to here is told, once the queue is empty."""
 
@@ -172,9 +176,6 @@ class TenantBroadcast:
         finally:
             self._joining.pop(listener, None)
 
-    def leave(self, listener: Listener) -> None:
-        self.listeners.discard(listener)
-
     async def run_once(self) -> timedelta | None:
         await sleep(timedelta(seconds=max(0.0, self._not_before - self._clock.monotonic())))
         joining = self._next_to_join()
@@ -199,7 +200,7 @@ class TenantBroadcast:
         return [each for each in waiting if each.behind is None] + resuming[:1]
 
     def _tell(self, look: Look, joining: list[Listener]) -> None:
-        frames = self._frames(look.at, look.notices, look.too_many)
+        frames = _frames(look.at, look.notices, look.too_many)
         for listener in self.listeners:
             listener.tell(look.at, frames)
         for listener in joining:
@@ -207,14 +208,10 @@ class TenantBroadcast:
             if joined is None or joined.done():
                 continue  # it has given up
             missed = look.missed if listener.behind is not None else None
-            listener.tell(
-                look.at, [] if missed is None else self._frames(look.at, missed.notices, missed.too_many)
-            )
+            told = [] if missed is None else _frames(look.at, missed.notices, missed.too_many)
+            listener.tell(look.at, told)
             self.listeners.add(listener)
             joined.set_result(None)
-
-    def _frames(self, at: datetime, notices: list[Notice], too_many: bool) -> list[Frame]:
-        return [Frame(None, at)] if too_many else [Frame(notice, at) for notice in notices]
 
     def _fail(self, error: Exception) -> None:
         for joined in self._joining.values():
@@ -259,7 +256,7 @@ class Broadcasts:
             del self._by_key[key]
         broadcast = self._by_tenant.get(tenant)
         if broadcast is not None:
-            broadcast.leave(listener)
+            broadcast.listeners.discard(listener)
             if broadcast.is_deserted:
                 del self._by_tenant[tenant]
                 self._stop(broadcast)
