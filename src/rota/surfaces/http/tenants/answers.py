@@ -37,19 +37,6 @@ from ...shapes import Answer, ItemsAnswer, PageAnswer, Time, fields_of, listed, 
 from ..fields import body_name, camel, camel_keys
 from .timing_answers import ScheduleTypeAnswer, schedule_type
 
-__all__ = [
-    "BackfillAnswer",
-    "CreatedExecutionAnswer",
-    "CreatedScheduleAnswer",
-    "attempts",
-    "created_execution",
-    "created_schedule",
-    "execution",
-    "one_execution",
-    "schedule",
-]
-
-
 _BODIES = {
     name: f"#/components/schemas/{name.capitalize()}TargetBody" for name in ("task", "workflow", "template")
 }

@@ -35,32 +35,6 @@ from ..fields import (
 )
 from .answers import CreatedScheduleAnswer
 
-__all__ = [
-    "ApplyBody",
-    "BackfillBody",
-    "BulkBody",
-    "CalendarBody",
-    "CalendarPatch",
-    "CancelBody",
-    "Command",
-    "ExecuteTemplateBody",
-    "ExecutionBody",
-    "KeyBody",
-    "PauseBody",
-    "PlanBody",
-    "PreviewBody",
-    "ReplayBody",
-    "ReplayWorkflowBody",
-    "ScheduleBody",
-    "SchedulePatch",
-    "SignalBody",
-    "SpreadBody",
-    "StoredTemplateBody",
-    "StoredTemplatePatch",
-    "TriggerBody",
-    "WorkflowBody",
-]
-
 Version = Annotated[Whole, Field(ge=1)]
 ReadOnly = Annotated[Any, Field(json_schema_extra={"readOnly": True})]
 """A field of answers. A body may have it, so that an answer can be sent back as it came; it is ignored."""

@@ -18,18 +18,6 @@ from ....domain.runtimes import COMMAND_KINDS
 from ...shapes import Time, shaped
 from ..tenants.answers import FailureAnswer
 
-__all__ = [
-    "has_artifact",
-    "job",
-    "job_artifact",
-    "page",
-    "schedule",
-    "started",
-    "template",
-    "template_id_of",
-    "timing_type",
-]
-
 T = TypeVar("T")
 _ENDED_WITH_ARTIFACT = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 TimingType = Literal["once", "interval", "cron", "rrule", "several", "after"]

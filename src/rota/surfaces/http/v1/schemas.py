@@ -23,8 +23,6 @@ from ..fields import Flag, InSeconds, Json, Name, Text, Time, body_fields, camel
 from ..problems import Problem
 from ..tenants.schemas import Command, ReadOnly, Version
 
-__all__ = ["ExecuteBody", "ScheduleV1", "TaskSchedulePatch", "TemplateBody", "TemplatePatch", "TemplatePut"]
-
 
 class SnakeBody(BaseModel):
     """Known by the first of its names, which is the one that is documented. Unknown fields are refused."""
