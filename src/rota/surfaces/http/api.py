@@ -21,7 +21,6 @@ from .server.middleware import MOST_BODY, Guard, Head, Redaction, RequestRecorde
 from .service import Replayed, Service, replayed
 from .tenants import (
     alarms,
-    artifacts,
     calendars,
     calls,
     executions,
@@ -47,7 +46,7 @@ Every error is an RFC 9457 problem document with a stable `code`. Fields are acc
 fields that are not known are refused. Times without a zone are UTC."""
 
 PARTS = (
-    *(schedules, plans, forecasts, executions, templates, calendars, artifacts, serving),
+    *(schedules, plans, forecasts, executions, templates, calendars, serving),
     *(alarms, keys, calls, live, operations),
     *(tasks, jobs),
 )

@@ -1,4 +1,4 @@
-"""`/api/tenants/{tenant}/task-executions` and `workflow-executions`: what runs now."""
+"""`/api/tenants/{tenant}/task-executions` and `workflow-executions`: what runs now, and what it left."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from ....domain.errors import Invalid, NotFound
 from ....domain.model import Task
 from ....domain.options import SubmitOptions
 from ...shapes import listed
+from ..download import download, downloading
 from ..fields import given_options
 from ..openapi import documented
 from ..reading import Router
 from ..service import Acting, Cursor, Limit, OnceKey, Operator, Viewer, answer, of, place_of
 from . import answers, schemas
 
-__all__ = ["router"]
+__all__ = ["ArtifactName", "router"]
 
 router = Router(prefix="/api/tenants/{tenant}")
 
 Id = Annotated[str, Path(description="The id of the execution.", min_length=1, max_length=255)]
+ArtifactName = Annotated[
+    str, Path(description="The name under which it was left; `result` is what the handler returned.")
+]
 StatusFilter = Literal["pending", "running", "completed", "failed", "cancelled", "expired", "archived"]
 _TASKS: dict[str, Any] = {"tags": ["task executions"]}
 _WORKFLOWS: dict[str, Any] = {"tags": ["workflow executions"]}
+_ARTIFACTS: dict[str, Any] = {"tags": ["artifacts"]}
 
 
 @router.post("/task-executions", **documented(201, answers.CreatedExecutionAnswer, **_TASKS))
@@ -104,6 +109,18 @@ async def logs(queue: Viewer, id: Id) -> Response:
 async def history(queue: Viewer, id: Id) -> Response:
     """What happened to it, oldest first."""
     return answer(listed(answers.HistoryAnswer, await queue.history(id)))
+
+
+@router.get("/task-executions/{id}/artifacts", **documented(200, answers.FilesAnswer, **_ARTIFACTS))
+async def list_files(queue: Viewer, id: Id) -> Response:
+    """What a task or a workflow has left so far: its result, and what its handler left under a name."""
+    return answer(listed(answers.FilesAnswer, await queue.artifacts(id)))
+
+
+@router.get("/task-executions/{id}/artifacts/{name}", **downloading(**_ARTIFACTS))
+async def get_file(request: Request, queue: Viewer, id: Id, name: ArtifactName) -> Response:
+    """The bytes of one, streamed. `Range` asks for a part."""
+    return await download(request, await queue.open_artifact(id, name))
 
 
 @router.post("/workflow-executions", **documented(201, answers.CreatedExecutionAnswer, **_WORKFLOWS))

@@ -34,7 +34,7 @@ from ..openapi import documented, streaming
 from ..problems import Problem
 from ..reading import Router
 from ..service import Acting, OwnOperator, OwnViewer, answer
-from ..tenants.artifacts import ArtifactName
+from ..tenants.executions import ArtifactName
 from . import answers
 
 __all__ = ["Number", "Size", "check_reach", "router", "template_page"]
