@@ -147,20 +147,13 @@ def _told(endpoint: Callable[[Request], Awaitable[Response]]) -> Any:
 async def _page_of(error: Problem | RotaError, request: Request) -> Response:
     if isinstance(error, Problem) and error.status == 401:
         return await sign_in.needed(request, error)
-    visit: Visit | None = getattr(
-        request.state, "visit", None
-    )  # None: they may not visit, so there is no menu
-    if isinstance(error, Problem):
-        return render(request, "error.html", error.status, visit, sentence=str(error))
-    if isinstance(error, Refused):
-        return render(request, "error.html", status_of(error), visit, sentence=str(error))
-    log.warning("%s %s: %s", request.method, request.url.path, error)
-    status = status_of(error)
-    sentence = (
-        "the store does not answer; nothing is known to be lost, so try again"
-        if status == 503
-        else "what is stored cannot be read; the server's log has it"
-    )
+    status, sentence = error.status if isinstance(error, Problem) else status_of(error), str(error)
+    if not isinstance(error, (Problem, Refused)):  # which store, and what is wrong with it, is for the log
+        log.warning("%s %s: %s", request.method, request.url.path, error)
+        sentence = "what is stored cannot be read; the server's log has it"
+        if status == 503:
+            sentence = "the store does not answer; nothing is known to be lost, so try again"
+    visit: Visit | None = getattr(request.state, "visit", None)  # None: they may not visit, and get no menu
     return render(request, "error.html", status, visit, sentence=sentence)
 
 

@@ -25,7 +25,6 @@ from ..words import counted
 __all__ = [
     "REASONS",
     "TEMPLATES",
-    "clock",
     "counted",
     "deed",
     "iso",
@@ -33,9 +32,9 @@ __all__ = [
     "person",
     "pretty",
     "reason",
-    "relative",
     "tags_of",
     "took",
+    "up_to",
 ]
 
 REASONS = {

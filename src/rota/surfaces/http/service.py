@@ -277,9 +277,9 @@ class Acting(Queue):
             done.clear()
             return await kept(tx)
 
-        status, body = await super()._commit(anew)
+        receipt = await super()._commit(anew)
         if not done:
-            raise Replayed(status, body)
+            raise Replayed(*receipt)
         return done[0]
 
 

@@ -283,11 +283,9 @@ def _client(server: str, key: str | None) -> httpx.AsyncClient:
             "server", "to ask one needs httpx", "install it with: pip install 'rota[http]'"
         ) from None
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    # Without TLS the certificates of the machine are not read: that would take longer than to ask.
     is_secure = server.startswith("https:")
-    trusted = (
-        ssl.create_default_context() if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    )  # to read
-    # the certificates of the machine takes longer than to ask
+    trusted = ssl.create_default_context() if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.AsyncClient(headers=headers, timeout=PATIENCE.total_seconds(), verify=trusted)
 
 

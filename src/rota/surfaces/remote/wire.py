@@ -181,10 +181,8 @@ def written_answer(value: Any) -> Any:
                 "items": [written_answer(each) for each in value],
                 "next_cursor": value.next_cursor,
             }
-        case ApiKey():
-            return msgspec.structs.replace(
-                value, digest="", signed_out={}, sessions_from=None
-            )  # nobody needs them but the server
+        case ApiKey():  # without the fields that only the server needs
+            return msgspec.structs.replace(value, digest="", signed_out={}, sessions_from=None)
         case (ApiKey() as key, token):
             return [written_answer(key), token]
         case Why():

@@ -177,9 +177,7 @@ class _Policies(Body):
     )
     enabled: Flag | None = None
     status: Literal["draft", "active", "paused", "inactive", "completed"] | None = None
-    max_runs: Annotated[Whole, Field(ge=1, le=1_000_000_000)] | None = (
-        None  # here null says "no limit", not 0
-    )
+    max_runs: Annotated[Whole, Field(ge=1, le=1_000_000_000)] | None = None  # null says "no limit", not 0
 
     @model_validator(mode="after")
     def _one_end(self) -> _Policies:
