@@ -43,10 +43,9 @@ async def keys(visit: Visit, made: str | None = None, problem: str | None = None
 async def make_key(visit: Visit) -> Response:
     """The key is part of this one answer, and of no other."""
     try:
-        key, shown = await visit.queue.create_key(visit.given("name") or "", visit.given("role") or "")
+        _, shown = await visit.queue.create_key(visit.given("name") or "", visit.given("role") or "")
     except Refused as refused:
         return await keys(visit, problem=str(refused))
-    (await visit.service.access()).forget(key.id)
     return await keys(visit, made=shown)
 
 
@@ -69,8 +68,7 @@ async def revoke_key(visit: Visit) -> Response:
     id = visit.part("id")
     if visit.queue.caller.key_id == id:
         raise Invalid("id", "this is the key that you are signed in with", "revoke it with another one")
-    revoked = await visit.queue.revoke_key(id)
-    (await visit.service.access()).forget(revoked.id)
+    await visit.queue.revoke_key(id)
     return visit.go(visit.url("keys"))
 
 

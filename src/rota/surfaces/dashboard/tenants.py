@@ -48,7 +48,6 @@ async def create(visit: Visit) -> Response:
         await visit.queue.create_tenant((visit.given("name") or "").strip())
     except Refused as refused:
         return await show(visit, str(refused))
-    visit.service.forget("tenants", ALL_TENANTS)
     return visit.go(visit.url("tenants", said="create"))
 
 
@@ -114,7 +113,6 @@ async def act(visit: Visit) -> Response:
             await visit.queue.resume_tenant(tenant.id)
     except Refused as refused:
         return await _question(visit, action, tenant, str(refused))
-    visit.service.forget("tenants", ALL_TENANTS)
     return visit.go(visit.url("tenants", said=action))
 
 

@@ -16,7 +16,7 @@ from fastapi import Depends, Header, Path, Query, Request, Response
 from ...domain.checks import check_key
 from ...domain.errors import Invalid, NotFound, RotaError, Unavailable
 from ...domain.ids import derived_id
-from ...domain.model import ApiKey, NodeState, Role
+from ...domain.model import ApiKey, NodeState, Role, Tenant
 from ...domain.serving import as_told_to
 from ...engine import commands
 from ...engine.app import App
@@ -27,7 +27,7 @@ from ...stores.base import Store, Tx, Work
 from .. import redaction
 from ..python.client import Queue
 from ..stores import open_store
-from .access import Access, Caller, Identify
+from .access import ALL_TENANTS, Access, Caller, Identify
 from .problems import Problem
 
 if TYPE_CHECKING:
@@ -260,9 +260,17 @@ class Acting(Queue):
         self.warnings += await self._known_nodes.unhandled(self.store, self.clock, self.tenant, asked)
 
     async def _commit(self, work: Work[T]) -> T:
-        if self._receipt is None:
-            return await super()._commit(work)
-        (key, made, status), self._receipt = self._receipt, None
+        """Commit, and forget what this process remembers of a key or of the tenants, if that was changed."""
+        receipt, self._receipt = self._receipt, None
+        done = await (super()._commit(work) if receipt is None else self._commit_once(work, *receipt))
+        match done:
+            case ApiKey(id=id):
+                (await of(self._request).access()).forget(id)
+            case Tenant():
+                of(self._request).forget("tenants", ALL_TENANTS)
+        return done
+
+    async def _commit_once(self, work: Work[T], key: str, made: Callable[[Any], Any], status: int) -> T:
         asked, content = self._request, await self._request.body()
         receipt_id, fingerprint = receipt_of(self.tenant, key, asked.method, asked.url.path, content)
         done: list[T] = []

@@ -13,10 +13,9 @@ from fastapi.responses import StreamingResponse
 
 from .... import __version__
 from ....domain.errors import NotFound, Refused, RotaError
-from ....domain.model import ApiKey, Tenant, WorkflowTarget
+from ....domain.model import WorkflowTarget
 from ... import files
 from ...remote import wire
-from ..access import ALL_TENANTS
 from ..problems import from_error, respond, status_of
 from ..reading import Router, read_json
 from ..service import Acting, Service, TenantName, answer, of
@@ -56,7 +55,6 @@ async def _called(request: Request, queue: Acting, name: str, given: Given) -> R
         found = await getattr(queue, name)(**given)
     except Refused as refused:
         return _refused(refused)
-    await _forget(request, found)
     return answer({"answer": wire.written_answer(found), "warnings": queue.warnings}, headers=_HEADERS)
 
 
@@ -95,15 +93,6 @@ def _check_reach(queue: Acting, name: str, given: Given) -> None:
         queue.caller.check_all_tenants("this is", f", or name yours: --tenant {queue.tenant}")
     if given.get("fleet") or name in wire.ABOUT_ALL_TENANTS:
         queue.caller.check_all_tenants("this is")
-
-
-async def _forget(request: Request, found: Any) -> None:
-    """Forget a key or the tenants, if the call may have changed them."""
-    match found:
-        case ApiKey(id=id) | (ApiKey(id=id), _):
-            (await of(request).access()).forget(id)
-        case Tenant():
-            of(request).forget("tenants", ALL_TENANTS)
 
 
 async def _check_served(request: Request, queue: Acting, name: str, given: Given) -> None:

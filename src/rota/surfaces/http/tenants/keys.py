@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Response
 
 from ....domain.model import Role
 from ...shapes import Answer, PageAnswer, Time, listed, shaped
 from ..openapi import documented
 from ..reading import Router
-from ..service import Admin, Cursor, Limit, OnceKey, answer, of
+from ..service import Admin, Cursor, Limit, OnceKey, answer
 from . import schemas
 
 __all__ = ["KeyAnswer", "router"]
@@ -44,12 +44,11 @@ class KeysAnswer(PageAnswer[KeyAnswer], frozen=True, kw_only=True):
 
 
 @router.post("/keys", **documented(201, NewKeyAnswer))
-async def create(request: Request, queue: Admin, body: schemas.KeyBody, once: OnceKey = None) -> Response:
+async def create(queue: Admin, body: schemas.KeyBody, once: OnceKey = None) -> Response:
     """Create a key of this tenant. `key` is shown this once, and is null if the request is repeated: what is stored
     cannot be turned back into it."""
     queue.once(once, lambda made: shaped(NewKeyAnswer, made, key=None), 201)
     made, shown = await queue.create_key(body.name, Role(body.role))
-    (await of(request).access()).forget(made.id)
     return answer(shaped(NewKeyAnswer, made, key=shown), 201, {"Cache-Control": "no-store"})
 
 
@@ -61,8 +60,6 @@ async def list_all(queue: Admin, limit: Limit = 100, cursor: Cursor = None) -> R
 
 
 @router.delete("/keys/{id}", **documented(200, KeyAnswer))
-async def revoke(request: Request, queue: Admin, id: Id) -> Response:
+async def revoke(queue: Admin, id: Id) -> Response:
     """Revoke a key. It stops working here at once, and elsewhere within two seconds."""
-    revoked = await queue.revoke_key(id)
-    (await of(request).access()).forget(revoked.id)
-    return answer(shaped(KeyAnswer, revoked))
+    return answer(shaped(KeyAnswer, await queue.revoke_key(id)))
