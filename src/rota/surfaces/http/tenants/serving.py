@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path, Response
 
 from ....domain.gate import of_queue
-from ....domain.model import Limit, NodeState
+from ....domain.model import Limit
 from ....domain.serving import is_alive
 from ....engine.queries.serving import QueueUse
 from ...shapes import Answer, ItemsAnswer, Time, listed, shaped
@@ -95,10 +95,6 @@ def queue_limit(name: str, limit: Limit | None) -> QueueLimitAnswer:
     return QueueLimitAnswer(queue=name, concurrency=limit.concurrency, rate=limit.rate)
 
 
-def node(record: NodeState, now: datetime) -> NodeAnswer:
-    return shaped(NodeAnswer, record, alive=is_alive(record, now))
-
-
 def resumed_queue(name: str, was_paused: bool) -> ResumedQueueAnswer:
     return ResumedQueueAnswer(queue=name, was_paused=was_paused)
 
@@ -113,7 +109,9 @@ async def list_nodes(queue: Viewer) -> Response:
     """The nodes that work for this tenant, silent ones too. What a node of all tenants runs is told only to callers who
     may see all of them."""
     found, now = await queue.nodes(dead=True), await queue.now()
-    return answer(listed(NodesAnswer, found, lambda each: node(each, now)))
+    return answer(
+        listed(NodesAnswer, found, lambda each: shaped(NodeAnswer, each, alive=is_alive(each, now)))
+    )
 
 
 @router.get("/queues", **documented(200, QueuesAnswer))
