@@ -1,4 +1,4 @@
-"""For admins: who may use the API and these pages, and what people did."""
+"""Keys and the audit, for admins: who may use the API and these pages, and what people did."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def revoke_key(visit: Visit) -> Response:
 
 
 async def audit(visit: Visit) -> Response:
-    """From a day on, the latest first; of those who match, as far as `LOOKED_AT` reach."""
+    """The events from a day on that match, the latest first, among the first `LOOKED_AT` of them."""
     now = await visit.queue.now()
     since = _day(visit.asked("since"), now)
     cursor: str | None = visit.asked("cursor") or cursor_text(since, "")

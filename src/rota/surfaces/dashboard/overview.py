@@ -79,7 +79,7 @@ def _depth(number: float) -> str:
 def _chart(
     title: str, words: str, hours: Sequence[Hour], values: Sequence[tuple[float | None, str]]
 ) -> DayChart:
-    """As high as the highest, or as one task or one second: what is less than that is no trouble."""
+    """A chart as high as its highest bar, and at least as one task or one second: less than that is no trouble."""
     top = max([1.0, *(value for value, _ in values if value is not None)])
     bars = []
     for place, (hour, (value, text)) in enumerate(zip(hours, values, strict=True)):
@@ -99,8 +99,8 @@ class Seen(NamedTuple):
 
 
 async def seen_of(visit: Visit) -> Seen | None:
-    """As of a moment ago: many keep this page open. All of a tenant who may see the same share one answer. None: the
-    store is still at it."""
+    """The store's part of the page, as of a moment ago: many keep it open, and all of a tenant who may see the same
+    share one answer. None: the store is still being asked."""
     name = f"overview for {visit.queue.caller.tenant}"
 
     async def ask() -> Seen:

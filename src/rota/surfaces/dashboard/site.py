@@ -39,7 +39,7 @@ _ASSETS = {
     if path.name.rpartition(".")[2] in _KINDS
 }
 VERSION = sha256(b"".join(content for _, content in sorted(_ASSETS.items()))).hexdigest()[:12]
-"""Of the assets: part of their addresses, so that browsers may keep them."""
+"""A digest of the assets. It is part of their addresses, so that browsers may keep them."""
 
 TEMPLATES.globals["assets_version"] = VERSION
 

@@ -57,7 +57,7 @@ async def ask(visit: Visit) -> Response:
 
 
 async def _tenant(visit: Visit) -> Tenant:
-    """Also one that has no record yet: then with the default limits."""
+    """The tenant that the address names. One that has no record yet has the default limits."""
     name = visit.part("name")
     found = next((each.tenant for each in await visit.queue.list_tenants() if each.tenant.id == name), None)
     if found is None:

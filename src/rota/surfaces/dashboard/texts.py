@@ -82,7 +82,7 @@ def clock(at: datetime, *, year: bool = False) -> str:
 
 
 def local(at: datetime) -> str:
-    """On the clock that the time carries: `Tue 17 Nov 09:00`."""
+    """A time on the clock that it carries: `Tue 17 Nov 09:00`."""
     return at.strftime(f"%a {at.day} %b %H:%M{':%S' if at.second else ''}")
 
 
@@ -133,7 +133,7 @@ def seconds(number: float) -> str:
 
 
 def iso(at: datetime) -> str:
-    """As part of an address."""
+    """A time as part of an address."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
@@ -182,7 +182,7 @@ def brief(value: Any) -> str:
 
 
 def told(name: str, value: Any) -> str:
-    """The same, of a field: who paused a schedule is a person."""
+    """The value of a field in a line. A field that says who did something has a person."""
     return person(value) if name.endswith("_by") and isinstance(value, str) else brief(value)
 
 

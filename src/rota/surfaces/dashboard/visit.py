@@ -26,7 +26,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-"""Of every page: nothing from elsewhere, no code in the page, no framing, no copy that outlives the session."""
+"""The headers of every page: nothing from elsewhere, no code in the page, no framing, no copy that outlives the
+session."""
 
 _DOTS = (".", "..")
 _SLASH = quote(SLASH)
@@ -81,7 +82,7 @@ class Visit:
 
     @classmethod
     async def begin(cls, request: Request, role: Role) -> Visit:
-        """Refused, if the caller may not do that, or if a form came from a page of another site."""
+        """Begin a visit. It is refused if the caller lacks the role, or if a form came from a page of another site."""
         if request.method == "POST" and not came_from_here(request):
             sentence = (
                 "this form came from another site, so nothing was done; open the page here, and send it again"
@@ -119,12 +120,12 @@ class Visit:
         return self.queue.caller.role is Role.ADMIN
 
     def need_all_tenants(self) -> None:
-        """For pages that reach beyond one tenant: for others they are not there."""
+        """Refuse callers of one tenant. To them, pages that reach beyond it are not there."""
         if not self.queue.caller.is_of_all_tenants:
             raise NotFound("page", "tenants")
 
     def events(self, **about: str) -> str:
-        """Where the browser hears of changes: of all, or of one task or schedule."""
+        """The address where the browser hears of changes: of all, or of one task or schedule."""
         types = "task,run,schedule"
         return address(self.request, "api", "tenants", self.tenant, "events", types=types, **about)
 
@@ -167,7 +168,8 @@ class Visit:
         return path_of(self.request) + _query({**self.query, **changes})
 
     def schedule_url(self, schedule: Schedule | str, *parts: str, **query: Any) -> str:
-        """By its key; by its id, if browsers would take the key for a folder, and if it is deleted: its key is free."""
+        """The address of a schedule, by its key. It has its id instead, if browsers would take the key for a folder, or
+        if it is deleted, because its key is free then."""
         key = schedule if isinstance(schedule, str) else schedule.key
         if not isinstance(schedule, str) and (key in _DOTS or schedule.deleted_at is not None):
             key = schedule.id
@@ -177,7 +179,7 @@ class Visit:
         return render(self.request, template, code, self, **values)
 
     def being_made(self, title: str, sentence: str) -> Response:
-        """Instead of a page whose answer takes a while: it is asked for again every second."""
+        """The page that stands for one whose answer takes a while. It asks again every second."""
         return self.show("being_made.html", title=title, sentence=sentence, nav=title.lower())
 
     def ask(

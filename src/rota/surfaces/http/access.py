@@ -57,7 +57,8 @@ class Limiter:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str, now: float) -> int | None:
-        """None: go on. Else in how many whole seconds to ask again. `now` is a monotonic time in seconds."""
+        """Take one request from the bucket. None: go on; else in how many whole seconds to ask again. `now` is a
+        monotonic time in seconds."""
         left, since = self._buckets.get(name, (self._burst, now))
         left = min(self._burst, left + (now - since) * self._rate)
         self._buckets[name] = (left - 1 if left >= 1 else left, now)

@@ -135,7 +135,7 @@ Time = Annotated[
     BeforeValidator(_time),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-12-31T23:59:00Z"]}),
 ]
-"""Without a zone: UTC."""
+"""A time. Without a zone it is UTC."""
 
 Text = Annotated[str, Strict(), Field(max_length=10_000)]
 Name = Annotated[str, Strict(), Field(min_length=1, max_length=255)]
@@ -148,7 +148,7 @@ Tags = Annotated[list[Annotated[str, Strict(), Field(pattern=f"^{NAME_PATTERN}$"
 
 
 class InSeconds:
-    """Of a number in a body: it is a duration, in seconds or as a text such as 5m. What is read is the number."""
+    """Marks a number in a body as a duration: given in seconds or as a text such as 5m, read as the number."""
 
     def __init__(self, least: float = 0, most: float = LONGEST.total_seconds()) -> None:
         self.least = least
@@ -287,7 +287,7 @@ _PLACES = {
     "timings": "schedule_type.timings",
     "task_type": "target.task_kind",
 }
-"""By the domain's name of a field: its place in the body of a schedule, in the tenants' API."""
+"""The place of each field of the domain in the body of a schedule, in the tenants' API."""
 
 _WORDS = sorted({"schedule_id", "template_id", "next_cursor"} | {name for name in _NAMES if "_" in name})
 _FIELD = re.compile(rf"(?<!['\"\w])({'|'.join(_WORDS)})(?!['\"\w])")

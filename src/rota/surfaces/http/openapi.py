@@ -86,7 +86,8 @@ def streaming(words: str, **extra: Any) -> dict[str, Any]:
 
 
 def install(api: FastAPI) -> None:
-    """Instead of FastAPI's own, which is written anew for everyone who asks, with or without a key."""
+    """Serve the document as it was written once. FastAPI's own is written anew for everyone who asks, with or without a
+    key."""
     api.openapi = lambda: _described(api)  # type: ignore[method-assign]  # FastAPI's own way to extend it
     routes = api.router.routes
     routes[:] = [route for route in routes if getattr(route, "path", None) != api.openapi_url]
@@ -194,7 +195,7 @@ _OPERATION_IDS = {
     ("get", "/api/tenants/{tenant}/export"): "exportDeclaration",
     ("post", "/api/tenants/{tenant}/spread"): "spreadSchedules",
 }
-"""Of those that do not follow from the path."""
+"""The names that do not follow from the path."""
 
 
 def _capital(part: str) -> str:

@@ -45,7 +45,7 @@ _STATUS = {
     "unavailable": 503,
     "corrupt": 500,
 }
-"""By code; whatever else the rules refuse is a conflict with the state that things are in."""
+"""The status for each code. Everything else that the rules refuse conflicts with the state that things are in: 409."""
 
 _TITLES = {
     400: "The request cannot be read",
@@ -89,7 +89,7 @@ class ProblemDocument(Answer, frozen=True, kw_only=True):
 
 
 class Problem(Exception):
-    """Why a request is not answered as asked."""
+    """The reason why a request is not answered as asked."""
 
     def __init__(
         self,

@@ -129,8 +129,8 @@ class Service:
     async def shared_soon(
         self, name: tuple[str, str], ask: Callable[[], Awaitable[Any]], rest: timedelta = timedelta(0)
     ) -> Any | None:
-        """The same, for pages that must not wait. If the answer takes longer, it is the last one, unless that is long
-        past its time; None: there is no such. A later request finds the new one."""
+        """A shared answer for pages that must not wait. If it takes longer than `SOON` to make, the last one is given,
+        or None if that is long past its time. A later request finds the new one."""
         until, answer = self._answers.get(name, (-inf, None))
         if self.clock.monotonic() < until:
             return answer

@@ -185,7 +185,7 @@ class _Problem(msgspec.Struct, frozen=True):
 
 
 class _NoStore:
-    """Where the store would be."""
+    """Stands where the store would be, and refuses whatever is asked of it."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Refused("needs_store")

@@ -62,11 +62,11 @@ CALLS: Mapping[str, Role] = {
 """Calls of `Queue`, and the role that they need, as their routes do."""
 
 VERSION_HEADER = "Rota-Version"
-"""In an answer: the version of the server."""
+"""The header of an answer that has the version of the server."""
 
 PROGRESS_HEADER = "Rota-Progress"
-"""In a request: before the answer, which follows its status, there are to be lines, each with how many steps were done
-since the one before. In a response: it is so."""
+"""The header of a request that wants lines before the answer, each with the number of steps since the line before. The
+response has it, too, if it is written so: lines, then the status, then the answer."""
 
 _NOT_OVER_HTTP = ("connection", "report")
 _VALUES: Mapping[str, type[msgspec.Struct]] = {

@@ -18,7 +18,7 @@ HOW = {"buffer_all": "one after the other", "allow": "all at once"}
 
 
 async def ask(visit: Visit) -> Response:
-    """Without days, the question which; with them, how many times it would be."""
+    """The question before a backfill: without days, which; with them, how many times it would be."""
     schedule = await visit.queue.get_schedule(visit.part("key"))
     if not visit.moment("start") or not visit.moment("end"):
         return await _which(visit, schedule)

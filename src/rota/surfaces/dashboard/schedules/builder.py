@@ -55,7 +55,7 @@ def line_of(form: Mapping[str, str], days: Sequence[str]) -> str:
 
 
 def _plain(number: str) -> str:
-    """Without a leading zero."""
+    """The number without a leading zero."""
     return str(int(number)) if number.isdecimal() else number or "0"
 
 

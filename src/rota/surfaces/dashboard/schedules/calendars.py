@@ -17,7 +17,7 @@ __all__ = ["ask_to_delete", "change", "create", "delete", "edit", "new", "show",
 
 COMING = 12
 LOOKED_AT = 1000
-"""So many schedules, the newest, are looked through for those that name a calendar."""
+"""The number of schedules, the newest, that are looked through for those that name a calendar."""
 _FIELDS = ("name", "days", "rules", "windows", "timezone", "description", "version")
 _DONE = {
     "create": "The calendar is saved.",

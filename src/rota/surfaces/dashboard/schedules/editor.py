@@ -139,7 +139,7 @@ class Meaning(NamedTuple):
         )
 
     def local(self, at: datetime) -> datetime:
-        """On the clock of the schedule."""
+        """The time on the clock of the schedule."""
         return recurrence.local(self.schedule.timing, at)
 
 
@@ -198,12 +198,12 @@ async def save(visit: Visit) -> Response:
 
 
 def _seen(schedule: Schedule) -> str:
-    """Stands for what the form shows of a schedule."""
+    """A digest of what the form shows of a schedule."""
     return sha256(repr(_stored(schedule)).encode()).hexdigest()[:32]
 
 
 async def _both(visit: Visit, values: Mapping[str, str]) -> Response:
-    """Someone else saved meanwhile: what they saved beside what was to be saved."""
+    """The form after someone else saved meanwhile: what they saved beside what was to be saved."""
     theirs = await visit.queue.get_schedule(visit.part("key"))
     plan = await visit.queue.plan_update(theirs.key, **_changes(theirs, values))
     who = person(theirs.updated_by) or "someone"

@@ -230,7 +230,7 @@ def _of_work(work: timedelta) -> str:
 
 
 def _hour_url(visit: Visit, at: datetime, zone: ZoneInfo) -> str:
-    """The hour on the clock of the zone that a time is in."""
+    """The address of the hour that a time is in, on the clock of the zone."""
     local = at.astimezone(zone)
     begin = at - timedelta(minutes=local.minute, seconds=local.second)
     return visit.url("forecast", "hour", at=iso(begin), zone=_asked_zone(visit))

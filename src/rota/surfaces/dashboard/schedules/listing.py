@@ -114,7 +114,7 @@ async def _failed_first(
 
 
 def _sorted(found: list[Schedule], sort: str) -> list[Schedule]:
-    """As the store would have them; by outcome they are in order already."""
+    """The schedules in the order that the store would give them; by outcome they are in order already."""
     if sort == "name":
         return sorted(found, key=lambda each: each.key)
     if sort == "next":
@@ -136,7 +136,7 @@ def _failing_ones(known: Overview) -> list[Schedule]:
 
 
 def _matches(schedule: Schedule, filters: Mapping[str, str | None]) -> bool:
-    """As the store would say."""
+    """Whether the store would find the schedule by these filters."""
     text = (filters["text"] or "").casefold()
     told = (schedule.key, schedule.description, kind_of(schedule), *tags_of(schedule))
     return (

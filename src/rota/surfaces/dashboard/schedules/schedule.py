@@ -100,7 +100,7 @@ class Chart(NamedTuple):
 
 
 def _chart(lengths: Sequence[timedelta]) -> Chart | None:
-    """None, if there are fewer than two."""
+    """The line over these lengths; None, if there are fewer than two."""
     if len(lengths) < 2:
         return None
     top = max(*lengths, timedelta(milliseconds=1))

@@ -30,7 +30,7 @@ class Axis(NamedTuple):
 
     @classmethod
     def over(cls, begins: datetime, ends: datetime) -> Axis:
-        """From the one to the other, which may be the same moment."""
+        """The axis from one time to another, which may be the same moment."""
         return cls(begins, max(ends, begins + _LEAST))
 
     def x(self, at: datetime) -> float:

@@ -27,7 +27,7 @@ _SCHEDULE = "/api/tenants/{tenant}/schedules/{id}"
 
 
 def install(api: FastAPI) -> None:
-    """Before all other routes."""
+    """Put them before all other routes."""
     for path, method, endpoint in ((_TASKS, "POST", submit), (_SCHEDULE, "GET", get_schedule)):
         api.router.routes.insert(0, BareRoute(path, endpoint, method))
 

@@ -68,7 +68,7 @@ def _document(request: Request, body: schemas.PlanBody) -> dict[str, Any]:
 def check_declared(
     request: Request, templates: Mapping[str, Mapping[str, Any]], schedules: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Refused, if it names what this server would refuse elsewhere, too."""
+    """Refuse a declaration that names something which this server refuses elsewhere, too."""
     for alias, options in templates.items():
         is_shell = "shell" in options or options.get("runtime") == "shell"
         with naming("template", alias):

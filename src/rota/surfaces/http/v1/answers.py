@@ -260,7 +260,7 @@ def template_id_of(record: Task) -> str | None:
 
 
 def _status(record: Task) -> str:
-    """In the words of this API. An archived task is shown as it ended."""
+    """The status in the words of this API. An archived task is shown as it ended."""
     status = record.status
     if status is TaskStatus.ARCHIVED:
         ends = (change.status for change in reversed(record.history) if change.status is not status)

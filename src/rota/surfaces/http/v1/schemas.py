@@ -25,7 +25,7 @@ from ..tenants.schemas import Command, ReadOnly, Version
 
 
 class SnakeBody(BaseModel):
-    """Known by the first of its names, which is the one that is documented. Unknown fields are refused."""
+    """A body that is documented in snake_case, and accepted in camelCase, too. Unknown fields are refused."""
 
     model_config = ConfigDict(
         alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(name, camel(name))),
@@ -111,7 +111,7 @@ class ExecuteBody(SnakeBody, json_schema_extra={"examples": [{"parameters": {"co
 
 
 FIELD_OF = {"once": "run_at", "interval": "interval_seconds", "cron": "cron_expression"}
-"""By type, the field that says when."""
+"""The field that says when, for each type."""
 
 
 class _Scheduled(SnakeBody):
@@ -170,7 +170,7 @@ class CronV1(_Scheduled):
 
 
 def _schedule_type(given: Any) -> str:
-    """Which of the three it is meant to be."""
+    """The one of the three types that is meant."""
     if not isinstance(given, dict):
         return "once"  # whatever it is, it is refused there
     kind = _given(given, "schedule_type")

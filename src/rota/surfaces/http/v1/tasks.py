@@ -243,7 +243,7 @@ async def _schedule_template(
     timing: Timing,
     body: schemas.OnceV1 | schemas.IntervalV1 | schemas.CronV1,
 ) -> Schedule:
-    """Its name is made here: what is run, how, and what tells it from others."""
+    """Make a schedule of the template. Its name is made here: what is run, how, and what tells it from others."""
     template = await find_template(tx, queue.tenant, template_id)
     if isinstance(timing, Once):
         _check_future(timing.run_at, tx.now)
