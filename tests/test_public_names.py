@@ -39,7 +39,8 @@ import sys, rota, rota.domain
 assert rota.__version__ and "rota.public" not in sys.modules
 {first}
 assert "rota.public" in sys.modules
-assert set(rota.__all__) == {{"__version__", *rota.public.__all__}} <= set(dir(rota))
+gathered = {{name for name in vars(rota.public) if name[0].isalpha()}}
+assert set(rota.__all__) == {{"__version__", *gathered}} <= set(dir(rota))
 """
 
 

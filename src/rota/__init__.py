@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     """Load every public name, and `__all__`, when the first of them is asked for."""
     if name == "__all__" or not name.startswith("_"):
         public = import_module(f"{__name__}.public")
-        names = {each: getattr(public, each) for each in public.__all__}
+        names = {each: value for each, value in vars(public).items() if each[0].isalpha()}
         globals().update(names, __all__=[*names, "__version__"])
     if name not in globals():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

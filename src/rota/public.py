@@ -1,196 +1,104 @@
 """Every public name, gathered. `rota` itself loads this only when one of them is first asked for, so that the command
-line (and a program that imports one module) does not pay for all of them."""
+line (and a program that imports one module) does not pay for all of them.
 
-from .domain.errors import (
-    Conflict,
-    Corrupt,
-    HandlerError,
-    Invalid,
-    NotFound,
-    PermanentError,
-    Refused,
-    RescheduleError,
-    RetryableError,
-    RotaError,
-    StepFailed,
-    StoreError,
-    TaskFailed,
-    Unavailable,
-)
-from .domain.model import (
-    Alarm,
-    AlarmRule,
-    AlarmRules,
-    ApiKey,
-    Artifact,
-    Backfill,
-    BackfillStatus,
-    Calendar,
-    Change,
-    ChangeType,
-    Event,
-    ExcludedPolicy,
-    Failure,
-    Limit,
-    Limits,
-    LogLine,
-    MissedRunPolicy,
-    NodeState,
-    OverlapPolicy,
-    PausedQueue,
-    RetryPolicy,
-    Role,
-    Run,
-    RunReason,
-    RunStatus,
-    Runtime,
-    RunTrigger,
-    Schedule,
-    ScheduleStatus,
-    Task,
-    TaskStatus,
-    TaskTarget,
-    Template,
-    TemplateTarget,
-    Tenant,
-    TenantStatus,
-    WorkflowTarget,
-)
-from .domain.plan import Plan
-from .domain.recurrence import (
-    After,
-    ClockChange,
-    Cron,
-    DayMatch,
-    DayOfWeek,
-    DstFold,
-    DstGap,
-    Frequency,
-    Interval,
-    MonthOfYear,
-    Once,
-    RecurrenceRule,
-    RRule,
-    Several,
-)
-from .domain.runtimes import HttpRequest, ShellCommand
-from .domain.schedule.forecast import Forecast
-from .domain.schedule.spread import Spread
-from .domain.schedule.why import Why
-from .domain.serving import Waiting
-from .domain.workflow import Signal, Step, StepKind, StepStatus
-from .engine.artifacts import OpenArtifact
-from .engine.commands import Retention
-from .engine.executor import Context
-from .engine.handlers.functions import Arguments, Handle, TaskFunction, WorkflowFunction, WorkflowHandle
-from .engine.handlers.signature import injected
-from .engine.node import Node, Worker
-from .engine.queries import Occurrence, TenantUse
-from .engine.queries.serving import QueueUse
-from .engine.workflows.context import Workflow
-from .surfaces.python.app import App
-from .surfaces.python.client import Batch, DueRuns, Page, Queue, connect
-from .surfaces.python.known_nodes import UnhandledKind
-from .surfaces.python.signatures import verify_signature
+`as` the same name tells type checkers that a name is exported."""
 
-__all__ = [
-    "After",
-    "Alarm",
-    "AlarmRule",
-    "AlarmRules",
-    "ApiKey",
-    "App",
-    "Arguments",
-    "Artifact",
-    "Backfill",
-    "BackfillStatus",
-    "Batch",
-    "Calendar",
-    "Change",
-    "ChangeType",
-    "ClockChange",
-    "Conflict",
-    "Context",
-    "Corrupt",
-    "Cron",
-    "DayMatch",
-    "DayOfWeek",
-    "DstFold",
-    "DstGap",
-    "DueRuns",
-    "Event",
-    "ExcludedPolicy",
-    "Failure",
-    "Forecast",
-    "Frequency",
-    "Handle",
-    "HandlerError",
-    "HttpRequest",
-    "Interval",
-    "Invalid",
-    "Limit",
-    "Limits",
-    "LogLine",
-    "MissedRunPolicy",
-    "MonthOfYear",
-    "Node",
-    "NodeState",
-    "NotFound",
-    "Occurrence",
-    "Once",
-    "OpenArtifact",
-    "OverlapPolicy",
-    "Page",
-    "PausedQueue",
-    "PermanentError",
-    "Plan",
-    "Queue",
-    "QueueUse",
-    "RRule",
-    "RecurrenceRule",
-    "Refused",
-    "RescheduleError",
-    "Retention",
-    "RetryPolicy",
-    "RetryableError",
-    "Role",
-    "RotaError",
-    "Run",
-    "RunReason",
-    "RunStatus",
-    "RunTrigger",
-    "Runtime",
-    "Schedule",
-    "ScheduleStatus",
-    "Several",
-    "ShellCommand",
-    "Signal",
-    "Spread",
-    "Step",
-    "StepFailed",
-    "StepKind",
-    "StepStatus",
-    "StoreError",
-    "Task",
-    "TaskFailed",
-    "TaskFunction",
-    "TaskStatus",
-    "TaskTarget",
-    "Template",
-    "TemplateTarget",
-    "Tenant",
-    "TenantStatus",
-    "TenantUse",
-    "Unavailable",
-    "UnhandledKind",
-    "Waiting",
-    "Why",
-    "Worker",
-    "Workflow",
-    "WorkflowFunction",
-    "WorkflowHandle",
-    "WorkflowTarget",
-    "connect",
-    "injected",
-    "verify_signature",
-]
+from .domain.errors import Conflict as Conflict
+from .domain.errors import Corrupt as Corrupt
+from .domain.errors import HandlerError as HandlerError
+from .domain.errors import Invalid as Invalid
+from .domain.errors import NotFound as NotFound
+from .domain.errors import PermanentError as PermanentError
+from .domain.errors import Refused as Refused
+from .domain.errors import RescheduleError as RescheduleError
+from .domain.errors import RetryableError as RetryableError
+from .domain.errors import RotaError as RotaError
+from .domain.errors import StepFailed as StepFailed
+from .domain.errors import StoreError as StoreError
+from .domain.errors import TaskFailed as TaskFailed
+from .domain.errors import Unavailable as Unavailable
+from .domain.model import Alarm as Alarm
+from .domain.model import AlarmRule as AlarmRule
+from .domain.model import AlarmRules as AlarmRules
+from .domain.model import ApiKey as ApiKey
+from .domain.model import Artifact as Artifact
+from .domain.model import Backfill as Backfill
+from .domain.model import BackfillStatus as BackfillStatus
+from .domain.model import Calendar as Calendar
+from .domain.model import Change as Change
+from .domain.model import ChangeType as ChangeType
+from .domain.model import Event as Event
+from .domain.model import ExcludedPolicy as ExcludedPolicy
+from .domain.model import Failure as Failure
+from .domain.model import Limit as Limit
+from .domain.model import Limits as Limits
+from .domain.model import LogLine as LogLine
+from .domain.model import MissedRunPolicy as MissedRunPolicy
+from .domain.model import NodeState as NodeState
+from .domain.model import OverlapPolicy as OverlapPolicy
+from .domain.model import PausedQueue as PausedQueue
+from .domain.model import RetryPolicy as RetryPolicy
+from .domain.model import Role as Role
+from .domain.model import Run as Run
+from .domain.model import RunReason as RunReason
+from .domain.model import RunStatus as RunStatus
+from .domain.model import Runtime as Runtime
+from .domain.model import RunTrigger as RunTrigger
+from .domain.model import Schedule as Schedule
+from .domain.model import ScheduleStatus as ScheduleStatus
+from .domain.model import Task as Task
+from .domain.model import TaskStatus as TaskStatus
+from .domain.model import TaskTarget as TaskTarget
+from .domain.model import Template as Template
+from .domain.model import TemplateTarget as TemplateTarget
+from .domain.model import Tenant as Tenant
+from .domain.model import TenantStatus as TenantStatus
+from .domain.model import WorkflowTarget as WorkflowTarget
+from .domain.plan import Plan as Plan
+from .domain.recurrence import After as After
+from .domain.recurrence import ClockChange as ClockChange
+from .domain.recurrence import Cron as Cron
+from .domain.recurrence import DayMatch as DayMatch
+from .domain.recurrence import DayOfWeek as DayOfWeek
+from .domain.recurrence import DstFold as DstFold
+from .domain.recurrence import DstGap as DstGap
+from .domain.recurrence import Frequency as Frequency
+from .domain.recurrence import Interval as Interval
+from .domain.recurrence import MonthOfYear as MonthOfYear
+from .domain.recurrence import Once as Once
+from .domain.recurrence import RecurrenceRule as RecurrenceRule
+from .domain.recurrence import RRule as RRule
+from .domain.recurrence import Several as Several
+from .domain.runtimes import HttpRequest as HttpRequest
+from .domain.runtimes import ShellCommand as ShellCommand
+from .domain.schedule.forecast import Forecast as Forecast
+from .domain.schedule.spread import Spread as Spread
+from .domain.schedule.why import Why as Why
+from .domain.serving import Waiting as Waiting
+from .domain.workflow import Signal as Signal
+from .domain.workflow import Step as Step
+from .domain.workflow import StepKind as StepKind
+from .domain.workflow import StepStatus as StepStatus
+from .engine.artifacts import OpenArtifact as OpenArtifact
+from .engine.commands import Retention as Retention
+from .engine.executor import Context as Context
+from .engine.handlers.functions import Arguments as Arguments
+from .engine.handlers.functions import Handle as Handle
+from .engine.handlers.functions import TaskFunction as TaskFunction
+from .engine.handlers.functions import WorkflowFunction as WorkflowFunction
+from .engine.handlers.functions import WorkflowHandle as WorkflowHandle
+from .engine.handlers.signature import injected as injected
+from .engine.node import Node as Node
+from .engine.node import Worker as Worker
+from .engine.queries import Occurrence as Occurrence
+from .engine.queries import TenantUse as TenantUse
+from .engine.queries.serving import QueueUse as QueueUse
+from .engine.workflows.context import Workflow as Workflow
+from .surfaces.python.app import App as App
+from .surfaces.python.client import Batch as Batch
+from .surfaces.python.client import DueRuns as DueRuns
+from .surfaces.python.client import Page as Page
+from .surfaces.python.client import Queue as Queue
+from .surfaces.python.client import connect as connect
+from .surfaces.python.known_nodes import UnhandledKind as UnhandledKind
+from .surfaces.python.signatures import verify_signature as verify_signature

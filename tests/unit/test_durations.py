@@ -12,7 +12,6 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import rota
-import rota.public
 import rota.testing
 from rota.domain import options
 from rota.domain.errors import Invalid
@@ -28,7 +27,7 @@ NOT_GIVEN = {"take_reports", "LoopClock", "VirtualLoop"}
 
 def public_calls() -> Iterator[tuple[str, Any]]:
     """Every public function, constructor and method, by name. Records are not called by programs."""
-    for module in (rota.public, rota.testing):
+    for module in (rota, rota.testing):
         for name in module.__all__:
             found = getattr(module, name)
             if inspect.isfunction(found):
