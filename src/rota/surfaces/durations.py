@@ -1,13 +1,14 @@
-"""Durations as people write and read them: `30s 5m 1h 7d 2w`; and how far off a time is: `in 2h 30m`."""
+"""Durations as people write and read them: `30s 5m 1h 7d 2w`; times, as programs read them, and how far off they are:
+`in 2h 30m`."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from ..domain.checks import check_duration, parsed_duration
 
-__all__ = ["coarse", "long_text", "parsed", "relative", "short"]
+__all__ = ["coarse", "iso", "long_text", "parsed", "relative", "short"]
 
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _LONG = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
@@ -49,6 +50,11 @@ def long_text(span: timedelta) -> str:
         if value:
             parts.append(f"{value:g} {unit}{'' if value == 1 else 's'}")
     return " ".join(parts[:2])
+
+
+def iso(at: datetime) -> str:
+    """`2026-01-28T17:00:00Z`; whole seconds where there is nothing finer."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def relative(at: datetime, now: datetime) -> str:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
@@ -34,6 +34,7 @@ from ..domain.recurrence import After, ClockChange, Cron, Interval, Once, RRule,
 from ..domain.serving import is_alive
 from ..engine.queries import Occurrence
 from ..engine.queries.serving import QueueUse
+from .durations import iso
 
 __all__ = [
     "Answer",
@@ -46,7 +47,6 @@ __all__ = [
     "plain",
     "queue_use",
     "shaped",
-    "text",
 ]
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -175,7 +175,7 @@ def _tenant(record: Tenant) -> dict[str, Any]:
 
 
 def _occurrence(record: Occurrence) -> dict[str, Any]:
-    return {"at": text(record.at), "local": record.local.isoformat(), "dst": record.dst}
+    return {"at": iso(record.at), "local": record.local.isoformat(), "dst": record.dst}
 
 
 def _clock_change(record: ClockChange) -> dict[str, Any]:
@@ -205,10 +205,6 @@ def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
     shape = fields_of(record, leave_out=("paused",))
     oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
     return {**shape, "oldest_seconds": oldest, "paused": plain(record.paused)}
-
-
-def text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _target(target: Target) -> dict[str, Any]:
@@ -243,7 +239,7 @@ def _simple(timing: Simple) -> dict[str, Any]:
         case Interval(every):
             return {"interval_seconds": every.total_seconds(), "timezone": "UTC"}
         case Once(run_at):
-            return {"run_at": text(run_at), "timezone": "UTC"}
+            return {"run_at": iso(run_at), "timezone": "UTC"}
         case RRule(rule, _, zone):
             return {"rrule": rule, "timezone": zone}
 
@@ -275,7 +271,7 @@ def _is_duration(name: str, value: Any) -> bool:
 
 def _value(value: Any) -> Any:
     if isinstance(value, datetime):
-        return text(value)
+        return iso(value)
     if isinstance(value, msgspec.Struct):
         return fields_of(value)
     if isinstance(value, (tuple, list)):

@@ -9,12 +9,12 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..durations import relative
+from ..durations import iso, relative
 from .columns import GAP, broken, fitted, shortened
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = [
     "MARKS",
     "Cell",
     "Screen",
-    "iso",
     "prose_for",
     "seconds",
     "size_in_words",
@@ -335,13 +334,6 @@ def _json(document: Any, indent: int | None = None) -> str:
 
 def _text(value: Any) -> str:
     return iso(value) if isinstance(value, datetime) else str(value)
-
-
-def iso(at: datetime | None) -> str:
-    """`2026-01-28T17:00:00Z`; whole seconds where there is nothing finer."""
-    if at is None:
-        return ""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def seconds(at: datetime | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ from ...domain.task import Submission, check_submission
 from ...engine.app import App
 from ...engine.clock import aware
 from ...stores.queries import Cursor
+from ..durations import iso
 from ..redaction import restored
 from .timings import changed_timing, checked_zone, given_time, new_timing
 
@@ -262,7 +263,7 @@ def filters(shape: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def cursor_text(at: datetime, id: str) -> str:
     """Where a page ended, as a text to hand back."""
-    return f"{at.astimezone(UTC).isoformat().replace('+00:00', 'Z')}~{id}"
+    return f"{iso(at)}~{id}"
 
 
 def parsed_cursor(value: object) -> Cursor | None:

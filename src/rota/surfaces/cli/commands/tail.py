@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...durations import iso
 from ..command import command
-from ..render import iso, prose_for, styled
+from ..render import prose_for, styled
 from ..session import Session, with_session
 from .tasks import task_filters
 

@@ -24,8 +24,7 @@ from ....engine.observe.telemetry import (
     ZonesRefreshed,
     trouble_of,
 )
-from ...durations import relative, short
-from ...shapes import text as iso
+from ...durations import iso, relative, short
 from ..session import Session
 
 __all__ = ["EventPrinter"]
