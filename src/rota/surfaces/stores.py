@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ..domain.errors import Invalid
 from ..engine.clock import Clock
 from ..stores.base import Store
@@ -38,9 +41,13 @@ def make_store(address: str, clock: Clock) -> Store:
 
         return SqliteStore.from_url(address, clock)
     if scheme in ("postgresql", "postgres"):
-        return _postgres(address, clock)
+        with _needing("PostgreSQL", "asyncpg", extra="postgres"):
+            from ..stores.postgres.store import PostgresStore
+        return PostgresStore.from_url(address, clock)
     if scheme in BUCKETS:
-        return _bucket(address, clock)
+        with _needing("a bucket", "obstore", extra="s3"):
+            from ..stores.bucket.store import BucketStore
+        return BucketStore.from_url(address, clock)
     raise Invalid("store", f"{without_secrets(address)!r:.60} has an unknown scheme", _ACCEPTED)
 
 
@@ -55,23 +62,13 @@ def in_role(address: str, role: str) -> str:
     return f"{address}{'&' if query else '' if address.endswith('?') else '?'}role={role}"
 
 
-def _bucket(address: str, clock: Clock) -> Store:
+@contextmanager
+def _needing(what: str, library: str, *, extra: str) -> Iterator[None]:
+    """Imports of a library that may be missing: then the error says how to install it."""
     try:
-        from ..stores.bucket.store import BucketStore
+        yield
     except ModuleNotFoundError as missing:
-        if missing.name != "obstore":
+        if missing.name != library:
             raise
-        raise Invalid("store", "a bucket needs obstore", "install it with: pip install 'rota[s3]'") from None
-    return BucketStore.from_url(address, clock)
-
-
-def _postgres(address: str, clock: Clock) -> Store:
-    try:
-        from ..stores.postgres.store import PostgresStore
-    except ModuleNotFoundError as missing:
-        if missing.name != "asyncpg":
-            raise
-        raise Invalid(
-            "store", "PostgreSQL needs asyncpg", "install it with: pip install 'rota[postgres]'"
-        ) from None
-    return PostgresStore.from_url(address, clock)
+        advice = f"install it with: pip install 'rota[{extra}]'"
+        raise Invalid("store", f"{what} needs {library}", advice) from None
