@@ -335,51 +335,44 @@ def _left_out(problems: Sequence[str]) -> Finding:
     return Finding("records", False, found, advice)
 
 
+def _none_of(check: str, records: Sequence[object], well: str, trouble: str, advice: str) -> Finding:
+    """Well, if there are no such records."""
+    if not records:
+        return Finding(check, True, well)
+    return Finding(check, False, f"{_count(records)} {trouble}", advice)
+
+
 def _overdue(health: Health) -> Finding:
-    if not health.overdue:
-        active = health.schedules.get("active", 0)
-        return Finding("schedules", True, f"{active:,} active, none overdue")
-    names = _names([schedule.key for schedule in health.overdue])
-    found = f"{_count(health.overdue)} overdue by more than a minute: {names}"
-    return Finding(
-        "schedules", False, found, "no scheduler seems to run: start `rota up` or `rota scheduler run`"
-    )
+    well = f"{health.schedules.get('active', 0):,} active, none overdue"
+    trouble = f"overdue by more than a minute: {_names([schedule.key for schedule in health.overdue])}"
+    advice = "no scheduler seems to run: start `rota up` or `rota scheduler run`"
+    return _none_of("schedules", health.overdue, well, trouble, advice)
 
 
 def _leases(health: Health) -> Finding:
-    if not health.lost:
-        return Finding("leases", True, f"{_tasks(health, 'running')}, no lease lost")
+    well = f"{_tasks(health, 'running')}, no lease lost"
     workers = _names(sorted({task.worker_id or "?" for task in health.lost}))
-    found = f"{_count(health.lost)} lost with their workers: {workers}"
-    return Finding(
-        "leases", False, found, "no worker seems to run: start `rota up`, `rota worker` or `rota monitor`"
-    )
+    advice = "no worker seems to run: start `rota up`, `rota worker` or `rota monitor`"
+    return _none_of("leases", health.lost, well, f"lost with their workers: {workers}", advice)
 
 
 def _expiries(health: Health) -> Finding:
-    if not health.unswept:
-        return Finding("expiries", True, "none left unmarked")
-    found = f"{_count(health.unswept)} expired and not marked so"
-    return Finding("expiries", False, found, "no janitor seems to run: start `rota up` or `rota monitor`")
+    advice = "no janitor seems to run: start `rota up` or `rota monitor`"
+    return _none_of("expiries", health.unswept, "none left unmarked", "expired and not marked so", advice)
 
 
 def _waiting(health: Health) -> Finding:
-    if not health.waiting:
-        return Finding("waiting", True, f"{_tasks(health, 'pending')}, none ready for long")
+    well = f"{_tasks(health, 'pending')}, none ready for long"
     kinds = Counter(f"{task.kind} (queue {task.queue})" for task in health.waiting)
     names = _names([f"{number:,} {kind}" for kind, number in kinds.most_common()])
-    found = f"{_count(health.waiting)} ready for more than 10 minutes: {names}"
-    return Finding(
-        "waiting", False, found, "start a worker that has handlers for them: `rota worker module:app`"
-    )
+    advice = "start a worker that has handlers for them: `rota worker module:app`"
+    return _none_of("waiting", health.waiting, well, f"ready for more than 10 minutes: {names}", advice)
 
 
 def _alarms(alarms: Sequence[Alarm]) -> Finding:
-    if not alarms:
-        return Finding("alarms", True, "none is open")
     names = _names([f"{each.subject} ({each.rule})" for each in alarms])
-    return Finding(
-        "alarms", False, f"{_count(alarms)} open: {names}", "`rota alarms` says since when, and why"
+    return _none_of(
+        "alarms", alarms, "none is open", f"open: {names}", "`rota alarms` says since when, and why"
     )
 
 
