@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,7 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
     --status shows only the lines of tasks that led to this state."""
 
     async def follow(queue: Queue) -> None:
-        async with _following(queue, filters, session.screen.remark) as following:
+        with closing(_following(queue, filters, session.screen.remark)) as following:
             past = [each for each in await following.begin() if status in (None, each[1].status)]
             _print(session, past[-lines:] if lines > 0 else [])
             while not no_follow:
@@ -72,20 +72,10 @@ def tail(session: Session, lines: int, no_follow: bool, status: str | None, **fi
         session.screen.remark("")
 
 
-@asynccontextmanager
-async def _following(
-    queue: Queue, filters: dict[str, Any], remark: Callable[[str], None]
-) -> AsyncIterator[Tail | RemoteTail]:
+def _following(queue: Queue, filters: dict[str, Any], remark: Callable[[str], None]) -> Tail | RemoteTail:
     from ...remote.queue import RemoteQueue
 
-    if not isinstance(queue, RemoteQueue):
-        yield Tail(queue, filters)
-        return
-    following = RemoteTail(queue, filters, remark)
-    try:
-        yield following
-    finally:
-        following.close()
+    return RemoteTail(queue, filters, remark) if isinstance(queue, RemoteQueue) else Tail(queue, filters)
 
 
 def _led_to(line: Change | Step, status: str) -> bool:
@@ -135,6 +125,9 @@ class _Lines:
         self._filters = filters
         self._schedule_id: str | None = None
         self._shown: dict[str, int] = {}
+
+    def close(self) -> None:
+        """End what runs meanwhile: on a store, nothing."""
 
     async def begin(self) -> list[Line]:
         """The past, oldest first; from here on only what is new."""
