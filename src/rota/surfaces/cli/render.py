@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -209,6 +209,10 @@ class Screen:
         return (
             seconds(at) if self.utc or not self.is_terminal else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         )
+
+    def local(self, at: datetime) -> datetime:
+        """A time on the reader's clock; in a pipe, and with `--utc`, of UTC."""
+        return at.astimezone(UTC if self.utc or not self.is_terminal else None)
 
     def away(self, at: datetime, now: datetime) -> str:
         """How far off a time is; in a pipe, the time itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -39,12 +39,12 @@ def forecast(session: Session, start: datetime | None, end: datetime | None, by:
     from ... import forecasts
 
     async def ask(queue: Any) -> Any:
-        return await queue.forecast(_shown(session, start or await queue.now()), end, by)
+        return await queue.forecast(session.screen.local(start or await queue.now()), end, by)
 
     made = session.run(ask)
     if session.as_json:
         return session.screen.json(forecasts.answer(made))
-    for line in forecasts.lines(made, lambda at: _shown(session, at)):
+    for line in forecasts.lines(made, session.screen.local):
         session.screen.prose(line, hang=6)
     return None
 
@@ -71,7 +71,7 @@ def spread(session: Session, at: datetime | None, over: timedelta | None, dry_ru
         check_can_ask(yes)
     found = session.run(lambda queue: queue.spread(at, over, dry_run=True))
     if not session.as_json:
-        for line in forecasts.spread_lines(found, lambda each: _shown(session, each)):
+        for line in forecasts.spread_lines(found, session.screen.local):
             session.screen.prose(line, hang=6)
     if not dry_run:
         if not confirmed(f"Spread {counted(found.moving, 'schedule')}?", yes):
@@ -83,9 +83,3 @@ def spread(session: Session, at: datetime | None, over: timedelta | None, dry_ru
         session.screen.json(forecasts.spread_answer(found))
     elif not dry_run:
         session.screen.say(f"Spread {counted(found.moving, 'schedule')}.")
-
-
-def _shown(session: Session, at: datetime) -> datetime:
-    """On the reader's clock; in a pipe, and with `--utc`, of UTC."""
-    is_utc = session.screen.utc or not session.screen.is_terminal
-    return at.astimezone(UTC) if is_utc else at.astimezone()

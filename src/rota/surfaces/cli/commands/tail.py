@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -104,8 +104,7 @@ def _text(session: Session, task: Task, line: Change | Step) -> str:
     else:
         when, what, detail = line.at, task.kind, line.detail or ""
     state = session.screen.status(line.status)
-    zone = UTC if session.screen.utc else None
-    at = when.astimezone(zone).strftime("%H:%M:%S") if session.screen.is_terminal else iso(when)
+    at = session.screen.local(when).strftime("%H:%M:%S") if session.screen.is_terminal else iso(when)
     id = session.screen.ids([task.id])[task.id]
     text = f"{click.style(at, dim=True)}  {id}  {what}  {styled(state)}  {detail}"
     return text.rstrip().replace("\n", " ")
