@@ -85,15 +85,12 @@ def _say(sentence: str, code: int) -> int:
 
     text = re.sub(r"\s+", " ", sentence).strip()
     said = prose_for(sys.stderr, f"error: {text}").removeprefix("error:")
+    colour = False if os.environ.get("NO_COLOR") else None
     try:
-        click.echo(f"{click.style('error:', fg='red', bold=True)}{said}", err=True, color=_coloured())
+        click.echo(f"{click.style('error:', fg='red', bold=True)}{said}", err=True, color=colour)
     except BrokenPipeError:
         return BROKEN_PIPE
     return code
-
-
-def _coloured() -> bool | None:
-    return False if os.environ.get("NO_COLOR") else None
 
 
 def _sentence(problem: click.UsageError) -> str:

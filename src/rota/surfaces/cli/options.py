@@ -107,7 +107,7 @@ def _processes(text: str) -> int:
     """A number, or `auto` for as many as this machine has processors."""
     if text == "auto":
         return os.cpu_count() or 1
-    if not str(text).isascii() or not str(text).isdigit() or not 1 <= int(str(text)[:4]) <= 256:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:4]) <= 256:
         raise ValueError(f"{text!r:.60} is not accepted; give a number from 1 to 256, or auto")
     return int(text)
 

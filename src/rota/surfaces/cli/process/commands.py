@@ -139,7 +139,7 @@ def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any
 @click.option(
     "--processes",
     type=PROCESSES,
-    default=1,
+    default="1",
     envvar="ROTA_PROCESSES",
     help="How many worker processes; auto: as many as processors. They stop together, and one that dies is started "
     "anew. Each takes tasks, and a metrics port, of its own (the next ones). [default: 1]",
@@ -250,16 +250,13 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
 @click.option("--engine", is_flag=True, help="Fire schedules, run tasks and do the upkeep here, too.")
 @_log_option
 @with_session
-def serve(
-    session: Session, app: str | None, strict: bool, engine: bool, log_level: str | None, **flags: Any
-) -> None:
+def serve(session: Session, app: str | None, strict: bool, engine: bool, **flags: Any) -> None:
     """Serve the HTTP API, and nothing else: schedules and tasks run where `rota up` or the other roles do.
 
     APP is module:app: python templates must then name one of its functions, and with --strict whatever is submitted
     or scheduled must be one of its kinds. Beyond this machine (--host 0.0.0.0) it is served only if there are API
     keys."""
     from .http import HttpOptions
-    from .monitoring import MonitoringOptions
     from .running import ProcessOptions, run
 
     settings = session.store_settings(app=app, **flags)
@@ -271,7 +268,7 @@ def serve(
         scheduler=engine,
         janitor=engine,
         app=known if engine else None,
-        monitoring=MonitoringOptions(log_level=log_level),
+        monitoring=_monitoring(flags),
         http=HttpOptions(settings, is_all=True, app=known, strict=strict),
     )
     run(session, options.with_commands() if engine else options)
