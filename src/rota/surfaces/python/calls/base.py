@@ -49,14 +49,6 @@ class Page(list[T], Generic[T]):
 
     next_cursor: str | None = None
 
-    @classmethod
-    def by_id(cls, found: list[Any], limit: int) -> Page[Any]:
-        """A page of a listing that goes on behind the id of the last one."""
-        page: Page[Any] = Page(found)
-        if len(found) == limit:
-            page.next_cursor = found[-1].id
-        return page
-
 
 class Batch(msgspec.Struct, frozen=True):
     """What one commit of a bulk call did: how many it changed, of how many that it looked at, and where the next begins
@@ -135,10 +127,12 @@ async def all_pages(ask: Callable[..., Awaitable[Page[T]]], **options: Any) -> A
         yield page
 
 
-def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime]) -> Page[Any]:
+def page_of(found: list[Any], limit: int, at: Callable[[Any], datetime] | None = None) -> Page[Any]:
+    """A page. The next begins behind the id of the last record; in a listing by time, behind its time (`at`), too."""
     page: Page[Any] = Page(found)
     if len(found) == limit:
-        page.next_cursor = arguments.cursor_text(at(found[-1]), found[-1].id)
+        last = found[-1]
+        page.next_cursor = last.id if at is None else arguments.cursor_text(at(last), last.id)
     return page
 
 

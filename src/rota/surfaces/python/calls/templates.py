@@ -10,7 +10,7 @@ from ....domain.options import TemplateChanges, TemplateOptions
 from ....engine import commands, queries
 from ....stores.queries import TemplateList
 from ...redaction import restored
-from .base import CANDIDATES, LIMIT, Calls, Page, check_limit, only_one
+from .base import CANDIDATES, LIMIT, Calls, Page, check_limit, only_one, page_of
 
 __all__ = ["TemplateCalls"]
 
@@ -43,7 +43,7 @@ class TemplateCalls(Calls):
         found = await self.store.read(
             queries.find(TemplateList(tenant=self.tenant, after=after), check_limit(limit))
         )
-        return Page.by_id(found, limit)
+        return page_of(found, limit)
 
     async def update_template(
         self,

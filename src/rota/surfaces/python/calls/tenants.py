@@ -44,7 +44,7 @@ class TenantCalls(Calls):
         found = await self.store.read(
             queries.find(ApiKeyList(tenant=tenant, after=after), check_limit(limit))
         )
-        return Page.by_id(found, limit)
+        return page_of(found, limit)
 
     async def revoke_key(self, key_id: str, *, every_tenant: bool = False) -> ApiKey:
         """End a key, by its id, or by its name if only one has it. With `every_tenant`: whosever it is."""
