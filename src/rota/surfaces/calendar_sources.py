@@ -23,7 +23,7 @@ __all__ = ["days_of", "with_days"]
 MOST_DAYS = 5_000
 _DAY = timedelta(days=1)
 Event = Any
-"""Of icalendar, whose types allow any value for any property."""
+"""An event of icalendar, whose types allow any value for any property."""
 _MADE = re.compile("Public holidays of |All-day events of ")
 _INSTALL = "install it with: pip install 'rota[calendars]'"
 
@@ -44,7 +44,7 @@ async def with_days(fields: Mapping[str, Any], now: datetime, described: str = "
 
 
 def days_of(sources: Mapping[str, Any], today: date) -> set[date]:
-    """Of this year and of those ahead; single events of any year."""
+    """The days of this year and of those ahead; single events are of any year."""
     end = today.year + sources.get("years", YEARS)
     found: set[date] = set()
     if "country" in sources:

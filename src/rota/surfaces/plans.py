@@ -19,7 +19,7 @@ from .shapes import Answer, Time, shaped
 __all__ = ["WARNING", "PlanAnswer", "answer", "lines", "summary"]
 
 IN_DETAIL = 100
-"""Of how many changes the times are computed."""
+"""The times of so many changes are computed."""
 LISTED = 50
 WARNING = "warning:"
 """How a line begins that warns. The command line shows it in colour."""
@@ -251,7 +251,7 @@ def _shown(value: Any) -> str:
 
 
 def _shown_change(before: Any, after: Any) -> str:
-    """Of a long list, what is new in it and what is gone."""
+    """Both values; if they are long lists, only what is new and what is gone."""
     both = isinstance(before, list) and isinstance(after, list)
     if not both or len(before) + len(after) <= 4 * _SHOWN:
         return f"{_shown(before)} → {_shown(after)}"

@@ -43,7 +43,7 @@ _names: ContextVar[frozenset[str]] = ContextVar("rota_redact", default=frozenset
 
 
 def hide(fields: Iterable[str]) -> None:
-    """From here on, in this context: the command that runs, the request that is answered."""
+    """Hide these fields from here on, in this context: the command that runs, the request that is answered."""
     _names.set(frozenset(map(_plain, fields)))
 
 

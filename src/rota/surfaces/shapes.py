@@ -93,7 +93,7 @@ def listed(shape: type[S], found: Iterable[Any], made: Callable[[Any], object] |
 
 @cache
 def _inner_shapes(shape: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
-    """Of the fields that have a declared shape, or a list of them: that shape."""
+    """The shape of each field that has a declared one, or a list of such."""
     fields = msgspec.structs.fields(shape)
     return {field.name: part for field in fields for part in _shapes_in(field.type)}
 
@@ -264,8 +264,8 @@ _DURATIONS = frozenset(
 
 
 def _is_duration(name: str, value: Any) -> bool:
-    """Also when it is not set: the name must not depend on the value. (A retry policy's jitter is a
-    share.)"""
+    """Whether a field is a duration, also when it is not set: its name must not depend on its value. (A retry policy's
+    jitter is a share.)"""
     return isinstance(value, timedelta) or (value is None and name in _DURATIONS)
 
 

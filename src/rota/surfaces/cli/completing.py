@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 AT_MOST = 1000
-"""So many names are looked through."""
+"""The number of names that are looked through."""
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
@@ -134,7 +134,7 @@ async def suggested(queue: Queue, problem: NotFound) -> NotFound:
 
 
 async def _deletion(queue: Queue, name: str) -> str | None:
-    """Of a schedule that was deleted and can be restored: when, and how."""
+    """When a schedule was deleted, and how it is restored. None: it was not."""
     from ...domain.errors import NotFound
 
     try:

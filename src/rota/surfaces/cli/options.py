@@ -251,7 +251,7 @@ def together(*options: Decorator) -> Decorator:
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Without those that were not typed."""
+    """The options that were typed."""
     return {name: value for name, value in options.items() if value is not None and value != ()}
 
 

@@ -97,7 +97,7 @@ class Sign(Bar):
         self._draw()
 
     def reach(self, done: int, total: int) -> None:
-        """Of something whose number is known only when it has begun."""
+        """Say how far it is where that is known only when it has begun."""
         self._done, self._total = done, total
         self._draw_anew()
 

@@ -110,7 +110,7 @@ class Session:
         self.screen.json(document) if self.as_json else self.screen.prose(words)
 
     def say_none(self, what: str, filters: Mapping[str, Any], advice: str = "") -> None:
-        """That nothing was found: of what, where, and with which filters."""
+        """Say that nothing was found: of what, where, and with which filters."""
         settings = self.settings()
         given = [
             f"{_FLAGS.get(name, name)} {value}"
@@ -123,13 +123,13 @@ class Session:
         self.screen.remark(said)
 
     def say_more(self, page: Page[Any]) -> None:
-        """That there may be more than the page that was shown."""
+        """Say that there may be more than the page that was shown."""
         if page.next_cursor is not None:
             self.screen.remark(click.style(f"there may be more: --limit {2 * len(page)}", dim=True))
 
 
 def _queue(settings: Settings) -> Queue:
-    """That of the server, if one is named, or else of the store, which is not open yet."""
+    """The queue of the server, if one is named, or else of the store, which is not open yet."""
     if settings["server"] is not None:
         from ..remote.queue import RemoteQueue
 

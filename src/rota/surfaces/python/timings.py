@@ -218,7 +218,7 @@ def _unless_written(text: str, zone: str | None) -> str | None:
 
 
 def _with_choices(timing: Timing, chosen: Mapping[str, Any]) -> Timing:
-    """With what was chosen for its days and for daylight saving; refused where it would be ignored."""
+    """The timing with what was chosen for its days and for daylight saving; refused where it would be ignored."""
     for name in _CHOICES:
         if name not in chosen or (name == "day_match" and chosen[name] is None):
             continue
@@ -233,7 +233,7 @@ def _with_choices(timing: Timing, chosen: Mapping[str, Any]) -> Timing:
 
 
 def _fitted(timing: Simple, common: Mapping[str, Any]) -> Simple:
-    """With those of the common choices that it has a use for."""
+    """The timing with those of the common choices that it has a use for."""
     fitting = {name: value for name, value in common.items() if name in timing.__struct_fields__}
     chosen = _with_choices(timing, fitting)
     assert not isinstance(chosen, Several | After)

@@ -138,7 +138,7 @@ def _in_words(name: str, value: Any) -> str:
 
 
 def _masked(value: Any) -> Any:
-    """Of an address that is a secret as a whole: its scheme."""
+    """The scheme of an address that is a secret as a whole."""
     if isinstance(value, tuple):
         return [_masked(each) for each in value]
     if value is None:
@@ -148,7 +148,7 @@ def _masked(value: Any) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """Without secrets; durations as they are written."""
+    """A setting without secrets; a duration as it is written."""
     if isinstance(value, timedelta):
         return short(value)
     if isinstance(value, tuple):
@@ -247,8 +247,7 @@ async def _open(store: Store, *, repair: bool) -> list[Finding]:
 
 
 async def _conditions_of_a_service(store: Store) -> list[Finding]:
-    """Before there is a store: what a service does can be proved already. To prove a folder, it would have to be
-    made."""
+    """A service can be proved before there is a store in it. A folder cannot: it would have to be made."""
     return [] if store.url.startswith("file:") else await _conditions(store)
 
 

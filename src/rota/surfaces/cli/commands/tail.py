@@ -35,9 +35,9 @@ __all__ = ["tail"]
 AT_MOST_EVERY = timedelta(milliseconds=100)
 PAGE = 500
 AT_ONCE = 100
-"""So many tasks are asked of a server at once."""
+"""The number of tasks that a server is asked for at once."""
 SHORTEST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
-"""Before a server that was lost is asked again."""
+"""Pauses before a server that was lost is asked again."""
 
 
 @command(

@@ -158,8 +158,8 @@ class ScheduleSummary:
 async def _summarize(
     queue: Queue, *, all_tenants: bool, handled: Collection[str] | None, queues: Sequence[str] | None
 ) -> ScheduleSummary:
-    """Of one tenant or all. `queues` are those served here (None: all); tasks in others are not for this app. A kind
-    that another live node handles is not lacking."""
+    """The schedules of one tenant or all. `queues` are those served here (None: all); tasks in others are not for this
+    app. A kind that another live node handles is not lacking."""
     summary = ScheduleSummary()
     tenants = [use.tenant.id for use in await queue.list_tenants() if use.schedules] if all_tenants else None
     for tenant in [queue.tenant] if tenants is None else tenants:

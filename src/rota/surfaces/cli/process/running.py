@@ -54,7 +54,7 @@ class ProcessOptions:
         return replace(self, app=app, http=http)
 
     def with_commands(self) -> ProcessOptions:
-        """Without an app of its own, a process that may run shell commands runs those of templates."""
+        """An app without functions, if there is none and shell commands may run: then those of templates do."""
         return replace(self, app=App()) if self.app is None and self.settings["allow_shell"] else self
 
     @property
@@ -84,7 +84,7 @@ class ProcessOptions:
 
 
 def run(session: Session, options: ProcessOptions) -> None:
-    """Until SIGINT or SIGTERM; then the exit code is 0."""
+    """Run the roles until SIGINT or SIGTERM; then the exit code is 0."""
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while things are being set up
     try:
         with _logs(options.monitoring.log_level):

@@ -26,7 +26,7 @@ __all__ = ["supervise", "under_supervision"]
 
 _READY = b"!"
 _PAUSES = tuple(timedelta(seconds=seconds) for seconds in (0, 1, 2, 5, 10, 30))
-"""Before a process is started anew; the longer, the more often it died without having been ready since."""
+"""Pauses before a process is started anew: longer, the more often it died without having been ready since."""
 
 
 def supervise(session: Session, count: int, arguments: Callable[[int], list[str]]) -> None:

@@ -154,7 +154,7 @@ class PlanCalls(Calls):
 
 
 def _counting(report: Report | None) -> Callable[[int], None]:
-    """For a work, which may run again, and says how many it has done in this run."""
+    """A report for a work, which may run again, and says how many it has done in this run."""
     reported = 0
 
     def done(number: int) -> None:

@@ -22,7 +22,7 @@ __all__ = ["ServingCalls"]
 
 LOOK_AGAIN = timedelta(seconds=5)
 PAGE = 200
-"""So many gates or waiting tasks are planned anew in one commit."""
+"""The number of gates or waiting tasks that are planned anew in one commit."""
 
 
 class ServingCalls(Calls):
