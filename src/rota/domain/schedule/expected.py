@@ -34,6 +34,10 @@ class TimeChanges(msgspec.Struct, frozen=True, kw_only=True):
     move: tuple[tuple[datetime, datetime], ...] = ()
     until: datetime
 
+    @property
+    def is_none(self) -> bool:
+        return not (self.appear or self.vanish or self.move)
+
 
 def expected(schedule: Schedule | None, after: datetime, until: datetime) -> Iterator[Expected]:
     """The times of a schedule that are due in `(after, until]`, in order: none, unless it is active. `max_runs` counts:
