@@ -38,7 +38,8 @@ def target(**fields: Any) -> dict[str, Any]:
 
 Row = tuple[str, str, Any, str, str]
 NAME = "accepted are 1 to 255 letters, digits and _ . : / @ -, beginning with a letter, a digit or _"
-TYPES = "accepted are once, recurring, cron, interval and rrule"
+PARTS = "accepted are once, recurring, cron, interval and rrule"
+TYPES = "accepted are once, recurring, cron, interval, rrule, several and after"
 WRONG: list[Row] = [
     # names of fields that are names of variants elsewhere
     ("POST", SCHEDULES, {**BODY, "cron": "x"}, "cron", "there is no such field"),
@@ -112,6 +113,35 @@ WRONG: list[Row] = [
     # which of several shapes it is
     ("POST", SCHEDULES, timing(type="hourly"), "scheduleType.type", f'"hourly" is not known; {TYPES}'),
     ("POST", SCHEDULES, timing(cron="0 9 * * *"), "scheduleType.type", f"it is missing; {TYPES}"),
+    (
+        "POST",
+        SCHEDULES,
+        timing(type="several", timings=[{"type": "hourly"}]),
+        "scheduleType.timings.0.type",
+        f'"hourly" is not known; {PARTS}',
+    ),
+    ("POST", SCHEDULES, timing(type="several", timings=[{}]), "scheduleType.timings.0.type", PARTS),
+    (
+        "POST",
+        SCHEDULES,
+        timing(type="several", timings=[5]),
+        "scheduleType.timings.0",
+        "5 is not accepted; give an object",
+    ),
+    (
+        "POST",
+        SCHEDULES,
+        timing(type="several", timings=[{"type": "cron", "cron": 5}]),
+        "scheduleType.timings.0.cron",
+        "5 is not accepted; give a text",
+    ),
+    (
+        "POST",
+        SCHEDULES,
+        timing(type="several", timings=[{"type": "interval", "everySeconds": 60, "cron": "x"}]),
+        "scheduleType.timings.0.cron",
+        "there is no such field",
+    ),
     (
         "POST",
         SCHEDULES,

@@ -220,7 +220,8 @@ def _methods(request: Request, known: str | None) -> list[str]:
 
 
 _VARIANTS = {
-    "scheduleType": "once, recurring, cron, interval and rrule",
+    "scheduleType": "once, recurring, cron, interval, rrule, several and after",
+    "timings": "once, recurring, cron, interval and rrule",
     "target": "task, workflow and template",
 }
 """Fields that have one of several shapes, and the accepted values of `type`. The part that follows such a field in a
@@ -247,7 +248,7 @@ def _one(error: Mapping[str, Any]) -> WrongField:
         place = [part.title() for part in place]
     elif source == "body":
         place = _without_variants(place, error["type"])
-    words = _wrong_value(error, place[-1:])
+    words = _wrong_value(error, next((part for part in reversed(place) if not part.isdigit()), ""))
     named = re.match(r"([A-Za-z_]+): ", words) if error["type"] == "value_error" else None
     if named is not None:  # said of an object, about one field of it
         place, words = [*place, named[1]], words[named.end() :]
@@ -264,6 +265,8 @@ def _without_variants(place: list[str], kind: str) -> list[str]:
         place = place[1:]
     if place and place[0] in _VARIANTS:
         place = place[:1] + place[2:]
+    if place[1:2] == ["timings"]:  # each of them has one of several shapes
+        place = place[:3] + place[4:]
     return [part for part in place if part != "[key]"]
 
 
@@ -302,14 +305,15 @@ _WORDS: Mapping[str, Words] = {
 }
 
 
-def _wrong_value(error: Mapping[str, Any], place: list[str]) -> str:
-    """One of pydantic's errors in plain words: the value that was given, and what is accepted. `place` is its field."""
+def _wrong_value(error: Mapping[str, Any], field: str) -> str:
+    """One of pydantic's errors in plain words: the value that was given, and what is accepted. In a list of values,
+    `field` is that of the list."""
     kind: str = error["type"]
     given: Any = error.get("input")
     about: Mapping[str, Any] = error.get("ctx", {})
     if kind.startswith("union_tag"):
         problem = f"{_json(given.get('type'))} is not known" if "type" in given else "it is missing"
-        return f"{problem}; accepted are {_VARIANTS[place[-1]]}"
+        return f"{problem}; accepted are {_VARIANTS[field]}"
     words = _WORDS.get(kind)
     if words is not None:
         return words(given, about)
