@@ -122,9 +122,9 @@ def _covers(covering: Covered, local: datetime) -> bool:
     return days[place : place + 1] == (day,) or any(_falls_on(rule, day) for rule in covering.rules)
 
 
-def covered_days(covering: Covered, first: date, most: int, ahead: int = 366) -> list[date]:
-    """The next days that it covers as a whole, from this one on."""
-    days = (first + timedelta(days=number) for number in range(ahead))
+def covered_days(covering: Covered, first: date, most: int) -> list[date]:
+    """The next days that it covers as a whole, from this one on, within a year."""
+    days = (first + timedelta(days=number) for number in range(366))
     known = frozenset(covering.days)
     return list(
         islice(

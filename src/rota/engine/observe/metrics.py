@@ -424,21 +424,12 @@ class Metrics:
     `registry` takes collectors of your own, too.
 
     Of tenants, task types, queues and routes at most `names` each are told apart. A look at the store is good for
-    `fresh`, however often it is asked for; a task is near its expiry if that is at most `near` away."""
+    `FRESH`, however often it is asked for; a task is near its expiry if that is at most `NEAR` away."""
 
-    def __init__(
-        self,
-        *,
-        names: int = NAMES,
-        near: timedelta = NEAR,
-        fresh: timedelta = FRESH,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, *, names: int = NAMES, clock: Clock | None = None) -> None:
         make = Instruments(names)
         self.registry = make.registry
         self._clock = clock or SystemClock()
-        self._near = near
-        self._fresh = fresh.total_seconds()
         self._reading: Reading | None = None
         self._read_at: float | None = None
         self._looking = asyncio.Lock()
@@ -464,7 +455,7 @@ class Metrics:
 
     async def render(self, store: Store | None = None, now: datetime | None = None) -> bytes:
         """The answer to a scraper, as `CONTENT_TYPE`. With a store: what it holds, too, as of `now` (None: the store's
-        own), at most `fresh` old. If the store does not answer, the rest is rendered without it."""
+        own), at most `FRESH` old. If the store does not answer, the rest is rendered without it."""
         if store is not None:
             await self._look(store, now)
         return await asyncio.to_thread(generate_latest, self.registry)
@@ -472,11 +463,11 @@ class Metrics:
     async def _look(self, store: Store, now: datetime | None) -> None:
         """Ask the store, once for all who ask at the same time, and no more often if it fails."""
         async with self._looking:
-            if self._read_at is not None and self._clock.monotonic() - self._read_at < self._fresh:
+            if self._read_at is not None and self._clock.monotonic() - self._read_at < FRESH.total_seconds():
                 return
             try:
                 async with asyncio.timeout(PATIENCE.total_seconds()):
-                    self._reading = await store.read(read_gauges(self._near, now))
+                    self._reading = await store.read(read_gauges(NEAR, now))
             except Exception as error:  # whatever ails the store, the other metrics are wanted all the more
                 self._reading = None
                 self.store_failed("gauges", error.code if isinstance(error, StoreError) else "unexpected")

@@ -111,17 +111,14 @@ class LoopLag:
     """A role: asks to be called again in a second, and reports by how much the loop was late. Whatever keeps the loop
     from turning (a handler that computes, a machine with too much to do) makes everything late by as much."""
 
-    def __init__(
-        self, on_lag: Callable[[float], None], clock: Clock | None = None, every: timedelta = EVERY
-    ) -> None:
+    def __init__(self, on_lag: Callable[[float], None], clock: Clock | None = None) -> None:
         self._on_lag = on_lag
         self._monotonic = (clock or SystemClock()).monotonic
-        self._every = every
         self._due: float | None = None
 
     async def run_once(self) -> timedelta:
         now = self._monotonic()
         if self._due is not None:
             self._on_lag(max(0.0, now - self._due))
-        self._due = now + self._every.total_seconds()
-        return self._every
+        self._due = now + EVERY.total_seconds()
+        return EVERY

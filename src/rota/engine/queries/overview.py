@@ -97,10 +97,10 @@ class Hour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @as_work
-async def last_hours(tx: Tx, tenant: str, number: int = 24) -> list[Hour]:
-    """The last hours, oldest first, the one that has begun too."""
+async def last_hours(tx: Tx, tenant: str) -> list[Hour]:
+    """The last 24 hours, oldest first, the one that has begun too."""
     last = tx.now.replace(minute=0, second=0, microsecond=0)
-    return [await _hour(tx, tenant, last - _HOUR * back) for back in reversed(range(number))]
+    return [await _hour(tx, tenant, last - _HOUR * back) for back in reversed(range(24))]
 
 
 async def _hour(tx: Tx, tenant: str, begins: datetime) -> Hour:

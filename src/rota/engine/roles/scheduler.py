@@ -50,7 +50,6 @@ class Scheduler:
         store: Store,
         observe: Observer,
         *,
-        batch: int = BATCH,
         look_for_jumps: Callable[[], None] = lambda: None,
         early: timedelta = NOW,
     ) -> None:
@@ -59,7 +58,6 @@ class Scheduler:
         self._look_for_jumps = look_for_jumps
         self._store = store
         self._observe = observe
-        self._batch = batch
         self._early = early
         self._locked = Backoff(Random(), LOCKED_AT_MOST)
         self._is_prepared = False
@@ -110,7 +108,7 @@ class Scheduler:
 
     async def _tick_now(self) -> Tick:
         """Reported at once: what it fired is told before what a worker then starts."""
-        work = fire_due(self._batch, jumped=self.jumped)
+        work = fire_due(BATCH, jumped=self.jumped)
         options = CommitOptions(may_be_stale=True, lane="scheduler" if self._is_behind else None)
         tick = await self._store.transact(work, options)
         self._report(tick)
@@ -121,7 +119,7 @@ class Scheduler:
         runs: list[Run] = []
         await self._prepare()
         while True:
-            tick = await self._store.transact(fire_due(self._batch, jumped=self.jumped))
+            tick = await self._store.transact(fire_due(BATCH, jumped=self.jumped))
             self._report(tick)
             runs += tick.runs
             if not tick.schedules:
@@ -133,7 +131,7 @@ class Scheduler:
         """Look after what may have changed before the start: other zone data than before, a clock that was set back
         meanwhile."""
         await self._refresh_zones()
-        if await self._store.read(lies_anything_ahead(self._batch)):
+        if await self._store.read(lies_anything_ahead(BATCH)):
             await self._bring_back()
         self._is_prepared = True
 
@@ -158,15 +156,15 @@ class Scheduler:
         page: C | None = None
         number = 0
         while True:
-            page, changed = await self._store.transact(change(page, self._batch))
+            page, changed = await self._store.transact(change(page, BATCH))
             number += len(changed)
             if page is None:
                 return number
 
     async def _refresh_zones(self) -> None:
-        seen = self._batch
-        while seen == self._batch:
-            seen, moved = await self._store.transact(refresh_zones(self._batch))
+        seen = BATCH
+        while seen == BATCH:
+            seen, moved = await self._store.transact(refresh_zones(BATCH))
             for schedule in moved:
                 self._observe(ZonesRefreshed(schedule))
 

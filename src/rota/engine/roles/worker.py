@@ -25,7 +25,7 @@ from ...domain.tenants import EVERY_TENANT
 from ...stores.base import CommitOptions
 from ...stores.threads import Threads
 from ..app import App
-from ..clock import NewId, new_id
+from ..clock import new_id
 from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
 from ..executor import Execution, StopReason
 from ..guard import entering_handler, is_a
@@ -71,7 +71,6 @@ class TaskWorker:
         observe: Observer,
         lease: timedelta = LEASE,
         all_tenants: bool = False,
-        new_id: NewId = new_id,
         runtimes: Runtimes | None = None,
     ) -> None:
         self.blocked = BlockedResults(self)
@@ -87,7 +86,6 @@ class TaskWorker:
         self._concurrency = concurrency
         self._observe = observe
         self._lease = lease
-        self._new_id = new_id
         self.resources = Resources(app.provided)
         self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
         self._running: dict[Execution, None] = {}  # a set that keeps its order
@@ -190,7 +188,7 @@ class TaskWorker:
         unanswered, self._unanswered = self._unanswered, frozenset()
         ask = Claim(
             worker_id=self.worker_id,
-            lease_id=self._new_id(),
+            lease_id=new_id(),
             lease=self._lease,
             limit=free,
             kinds=self.runtimes.defaults(),
