@@ -25,8 +25,8 @@ from rota.domain.plan import (
     make,
     make_edits,
     of_schedule,
-    plain_value,
 )
+from rota.domain.plan.declaration import plain_value
 from rota.domain.plan.making import PRUNED
 from rota.domain.schedule import calendars, decide, definition
 from rota.domain.schedule.expected import Expected, expected

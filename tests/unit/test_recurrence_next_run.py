@@ -12,10 +12,10 @@ from rota.domain.recurrence import (
     Once,
     Timing,
     check,
-    close_zones,
     next_after,
     tzdata_version,
 )
+from rota.domain.recurrence.zones import close_zones
 
 NEW_YORK = "America/New_York"
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from rota.domain.errors import Invalid, Refused, RescheduleError, RetryableError
 from rota.domain.model import Failure, Limit, Limits, LogLine, RetryPolicy, Task, TaskStatus
 from rota.domain.task import (
-    HISTORY_KEPT,
     Completed,
     Defaults,
     Failed,
@@ -34,6 +33,7 @@ from rota.domain.task import (
     replay,
     settle,
 )
+from rota.domain.task.shortening import HISTORY_KEPT
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -2,7 +2,7 @@
 Pure. Begin with `making`; `declaration` writes records as a file has them, and reads that back. Which times appear,
 vanish or move is `compared` of `domain/schedule/expected.py`."""
 
-from .declaration import of_calendar, of_command, of_schedule, of_template, plain_value, schedule_options
+from .declaration import of_calendar, of_command, of_schedule, of_template, schedule_options
 from .making import (
     Action,
     Declaration,
@@ -33,6 +33,5 @@ __all__ = [
     "of_command",
     "of_schedule",
     "of_template",
-    "plain_value",
     "schedule_options",
 ]

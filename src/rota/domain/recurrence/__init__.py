@@ -50,7 +50,7 @@ from .timing import (
     Timing,
 )
 from .words import describe
-from .zones import close_zones, tzdata_version, zone_countries, zone_names
+from .zones import tzdata_version, zone_countries, zone_names
 
 __all__ = [
     "MICROSECOND",
@@ -79,7 +79,6 @@ __all__ = [
     "check",
     "check_rule",
     "clock_changes",
-    "close_zones",
     "count",
     "covered_days",
     "describe",

@@ -34,13 +34,12 @@ from .life import (
     settle,
     terminate,
 )
-from .shortening import HISTORY_KEPT, ShortHistory, is_short_alike, short_history, whole_history
+from .shortening import ShortHistory, is_short_alike, short_history, whole_history
 from .submission import Submission, admit, check_submission, later, with_gates
 from .update import Update
 
 __all__ = [
     "DEFAULT_MAX_RETRIES",
-    "HISTORY_KEPT",
     "LOGS_KEPT",
     "NO_LEASE",
     "REPLAYABLE",
