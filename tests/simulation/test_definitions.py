@@ -57,6 +57,13 @@ async def test_the_limit_is_exact_when_many_create_at_once(world: World) -> None
     assert await queue.count_schedules() == 5
 
 
+async def test_a_schedule_is_found_by_an_id_that_its_program_made(world: World) -> None:
+    queue = rota.Queue(world.queue.store, clock=world.queue.clock, new_id=lambda: "mine")
+    made = await once(queue, "report")
+    assert made.id == "mine"
+    assert (await queue.get_schedule("mine")).key == "report"
+
+
 async def test_who_takes_the_key_of_a_completed_schedule_retires_it(world: World) -> None:
     queue = world.queue
     first = await once(queue, "report")

@@ -143,15 +143,25 @@ async def find_task(tx: Tx, tenant: str, id: str) -> Task:
 
 
 async def find_schedule(tx: Tx, tenant: str, key: str, *, deleted: bool = False) -> Schedule:
-    """The schedule with this key, or this id. What looks like an id is one first, whatever another is called."""
-    if _ID.fullmatch(key):
-        by_id = await tx.get(Schedule, key)
-        if by_id is not None and by_id.tenant == tenant and (by_id.deleted_at is not None) == deleted:
-            return by_id
+    """The schedule with this key, or this id. What looks like an id is one first, whatever another is called; what does
+    not may still be one that a program made."""
+    lookups = (_by_id, _by_key) if _ID.fullmatch(key) else (_by_key, _by_id)
+    for look_up in lookups:
+        found = await look_up(tx, tenant, key, deleted)
+        if found is not None:
+            return found
+    raise NotFound("schedule", key)
+
+
+async def _by_id(tx: Tx, tenant: str, id: str, deleted: bool) -> Schedule | None:
+    found = await tx.get(Schedule, id)
+    is_it = found is not None and found.tenant == tenant and (found.deleted_at is not None) == deleted
+    return found if is_it else None
+
+
+async def _by_key(tx: Tx, tenant: str, key: str, deleted: bool) -> Schedule | None:
     found = await tx.find(ScheduleByKey(tenant=tenant, key=key, deleted=deleted), 1)
-    if not found:
-        raise NotFound("schedule", key)
-    return found[0]
+    return found[0] if found else None
 
 
 async def find_any_schedule(tx: Tx, tenant: str, key: str) -> Schedule:
