@@ -24,6 +24,8 @@ from contextvars import Context
 from typing import Any, NoReturn, TypeVarTuple
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 __all__ = ["CodeBranch", "WorkflowLoop"]
 
 Ts = TypeVarTuple("Ts")
@@ -152,16 +154,13 @@ for _name in (
     setattr(WorkflowLoop, _name, _refuse)
 
 
-class CodeBranch:
+class CodeBranch(msgspec.Struct, eq=False):
     """A task of asyncio: who forked it, and at which moments it was born, was done, and waited for an answer itself."""
 
-    __slots__ = ("born", "done", "forked_by", "waits")
-
-    def __init__(self, forked_by: CodeBranch | None, born: int) -> None:
-        self.forked_by = forked_by
-        self.born = born
-        self.done: int | None = None
-        self.waits: list[int] = []
+    forked_by: CodeBranch | None
+    born: int
+    done: int | None = None
+    waits: list[int] = []
 
     def waited_during(self, other: CodeBranch) -> bool:
         assert other.done is not None

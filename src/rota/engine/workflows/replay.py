@@ -55,33 +55,19 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta | None = None
 
 
-class WorkflowCall:
+class WorkflowCall(msgspec.Struct, eq=False):
     """One call of the context that has no answer yet. It has `attempts` if it is a step, else a `wait`."""
 
-    __slots__ = (
-        "answered",
-        "attempts",
-        "branch",
-        "decode",
-        "future",
-        "key",
-        "kind",
-        "step",
-        "undo",
-        "wait",
-    )
-
-    def __init__(self, key: str, kind: StepKind, future: asyncio.Future[Any]) -> None:
-        self.key = key
-        self.kind = kind
-        self.future = future
-        self.attempts: Attempts | None = None
-        self.wait: Wait | None = None
-        self.undo: Callable[[Any], Any] | None = None
-        self.decode: Callable[[Any], Any] | None = None
-        self.step: Step | None = None
-        self.branch: CodeBranch | None = None
-        self.answered: int | None = None
+    key: str
+    kind: StepKind
+    future: asyncio.Future[Any]
+    attempts: Attempts | None = None
+    wait: Wait | None = None
+    undo: Callable[[Any], Any] | None = None
+    decode: Callable[[Any], Any] | None = None
+    step: Step | None = None
+    branch: CodeBranch | None = None
+    answered: int | None = None
 
 
 class Replay:
@@ -239,15 +225,21 @@ class Replay:
             raise Refused("step_key_taken", key=key)
         if kind is not StepKind.UNDO:
             self._check_room(kind)
-        ask = WorkflowCall(key, kind, self.loop.create_future())
-        ask.attempts, ask.undo, ask.decode = attempts, undo, decode
-        ask.wait = None if wait is None else wait(key)
+        ask = WorkflowCall(
+            key,
+            kind,
+            self.loop.create_future(),
+            attempts=attempts,
+            wait=None if wait is None else wait(key),
+            undo=undo,
+            decode=decode,
+            step=self._recorded.get(key),
+        )
         self._keys.add(key)
         if not explicit:
             self._latest[name] = ask
         self.asks[key] = ask
         self._unasked.pop(key, None)
-        ask.step = self._recorded.get(key)
         if ask.step is not None and ask.step.is_over:
             self._push(ask.step)
         elif self.is_cancelled and kind is not StepKind.UNDO:
