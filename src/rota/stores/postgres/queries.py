@@ -23,7 +23,6 @@ from .rows import WHOLE_RECORD, WRITERS, text_of
 from .task_row import columns_read, json_of, known_after
 
 __all__ = [
-    "RecordStatements",
     "Statement",
     "Statements",
     "named",

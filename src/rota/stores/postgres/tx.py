@@ -21,7 +21,7 @@ from ..base import BufferedTx, PendingTask, ReadSoFar, RecordTypes, awaited_as
 from ..codec import TABLES, read_each, readable
 from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey, SchedulesByKeys, TaskList
 from ..sql_parameters import MANY_PENDING
-from .queries import RecordStatements, Statement, statement_name, values_of, values_of_update
+from .queries import Statement, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
 from .task_row import are_columns, known_after, read_tasks
 from .transaction import DatabaseTransaction, LockedElsewhere, Records, Updates, Writes
@@ -51,7 +51,7 @@ class PendingWrites:
         self.open_schedules: dict[str, int] = {}
         """How many the database has, by tenant, while nobody else may add one."""
 
-    async def get(self, statement: str, of_type: type[Record], id: str) -> Record | None:
+    async def get(self, of_type: type[Record], id: str) -> Record | None:
         """A record: as it was written here, as it was read before, or from the database. A new copy each time."""
         put = self._puts.get(of_type, {}).get(id)
         if put is not None:
@@ -59,14 +59,13 @@ class PendingWrites:
         if id in self._deletes.get(of_type, {}):
             return None
         if (of_type, id) not in self._read:
+            statement = self._transaction.statements.of[of_type].get
             rows = await self._transaction.fetch_rows(statement, text_of(id))
             self._read[of_type, id] = rows[0] if rows else None
         row = self._read[of_type, id]
         return None if row is None else next(iter(WRITERS[of_type].read([row])))
 
-    async def get_locked(
-        self, statements: RecordStatements, of_type: type[Record], ids: Iterable[str]
-    ) -> list[Record]:
+    async def get_locked(self, of_type: type[Record], ids: Iterable[str]) -> list[Record]:
         """Records that stay locked. What an earlier work of the group has locked or written is known: so the works of a
         group that change the same record send it once."""
         wanted = sorted({text_of(id) for id in ids})
@@ -74,20 +73,19 @@ class PendingWrites:
         unknown = [id for id in wanted if (of_type, id) not in self._locked and id not in written]
         if unknown:
             await self._transaction.begin()
-            rows = await self._lock(statements, of_type, unknown)
+            rows = await self._lock(of_type, unknown)
             self._locked.update(dict.fromkeys(((of_type, id) for id in unknown), None))
             self._locked.update({(of_type, found.id): found for found in WRITERS[of_type].read(rows)})
             self._least_locked[of_type] = min(unknown[0], self._least_locked.get(of_type, unknown[0]))
         found = [self._known(of_type, id) for id in wanted]
         return [record for record in found if record is not None]
 
-    async def _lock(
-        self, statements: RecordStatements, of_type: type[Record], ids: Sequence[str]
-    ) -> list[Any]:
+    async def _lock(self, of_type: type[Record], ids: Sequence[str]) -> list[Any]:
         """The rows with these ids, which are sorted. Every transaction locks the greatest id first. But the works of a
         group come in any order: one that would have to wait out of order begins the next transaction, else two groups
         would wait for each other, up to a second. (1,920 submits of 20 keys by three processes, on a busy machine, took
         25 to 29 s with 75 to 91 transactions rolled back, and take 10 to 15 s with 6 to 11.)"""
+        statements = self._transaction.statements.of[of_type]
         least = self._least_locked.get(of_type)
         if self.is_first_work or least is None or ids[-1] < least:
             return await self._transaction.fetch_rows(statements.get_and_lock, ids)
@@ -206,12 +204,12 @@ class PostgresTx(BufferedTx):
 
     async def get(self, type: type[R], id: str, /) -> R | None:
         self.reading()
-        return cast("R | None", await self._pending_writes.get(self._statements.of[type].get, type, id))
+        return cast("R | None", await self._pending_writes.get(type, id))
 
     async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
         if lock and self._writable:
-            found = await self._pending_writes.get_locked(self._statements.of[type], type, ids)
+            found = await self._pending_writes.get_locked(type, ids)
             return {record.id: cast("R", record) for record in found}
         await self._pending_writes.flush_before_query(type)
         wanted = [text_of(id) for id in set(ids)]
