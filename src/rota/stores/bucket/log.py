@@ -216,20 +216,8 @@ class Log:
         number = position.number + 1
         self._entries.check_hole(position)
         asked = self.time.stopwatch.moment()
-        pauses = self.pauses()
-        while True:
-            ours, problem = self._send(position, commit, body)
-            if ours is not None:
-                self._odds.wrote(ours)
-                break
-            if isinstance(problem, Denied):
-                raise problem
-            if pauses.exhausted:
-                raise Unavailable(
-                    f"whether {self.bucket.name}/{entry_key(number)} was written is unknown ({problem})",
-                    key=entry_key(number),
-                ) from problem
-            pauses.take()
+        ours = self._send(position, commit, body)
+        self._odds.wrote(ours)
         if not self.is_trusted(position):
             self._settle_late(number)
         elif ours:
@@ -249,19 +237,29 @@ class Log:
                 key=entry_key(number),
             )
 
-    def _send(self, position: LogPosition, commit: str, body: bytes) -> tuple[bool | None, Exception | None]:
-        """True if the entry is ours, False if another node's, None if it is not there or unknown."""
-        try:
+    def _send(self, position: LogPosition, commit: str, body: bytes) -> bool:
+        """Send the entry until it is known whose is there; whether it is ours."""
+        key = entry_key(position.number + 1)
+        pauses = self.pauses()
+        while True:
             asked = self.time.stopwatch.moment()
-            self.bucket.create(entry_key(position.number + 1), body)
-            self.contention.took(self.time.stopwatch.since(asked))
-            return True, None
-        except Denied as error:
-            return None, error
-        except (Taken, Unavailable) as error:
-            return self._whose(position, commit), error
+            try:
+                self.bucket.create(key, body)
+                self.contention.took(self.time.stopwatch.since(asked))
+                return True
+            except Denied:
+                raise
+            except (Taken, Unavailable) as problem:
+                ours = self._is_ours(position, commit)
+                if ours is not None:
+                    return ours
+                if pauses.exhausted:
+                    message = f"whether {self.bucket.name}/{key} was written is unknown ({problem})"
+                    raise Unavailable(message, key=key) from problem
+            pauses.take()
 
-    def _whose(self, position: LogPosition, commit: str) -> bool | None:
+    def _is_ours(self, position: LogPosition, commit: str) -> bool | None:
+        """Whether the entry behind the position is ours; None: nothing is there, or it cannot be read."""
         try:
             entry = self._entries.read(position.number + 1)
         except Unavailable:
