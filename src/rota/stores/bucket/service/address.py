@@ -87,18 +87,17 @@ def _az(options: Mapping[str, str]) -> dict[str, Any]:
     return chosen
 
 
-def _has_endpoint(scheme: str, options: Mapping[str, str]) -> bool:
-    """Whether an endpoint is given, so that the service is not the scheme's own."""
-    return "endpoint" in options or any(os.environ.get(name) for name in _VARIABLES.get(scheme, ()))
+def _given_endpoint(scheme: str, options: Mapping[str, str]) -> tuple[str, str] | None:
+    """Where an endpoint is given, and the endpoint; None: the service is the scheme's own."""
+    if "endpoint" in options:
+        return "endpoint", options["endpoint"]
+    named = ((name, os.environ.get(name)) for name in _VARIABLES.get(scheme, ()))
+    return next(((name, value) for name, value in named if value), None)
 
 
 def _endpoint(scheme: str, options: Mapping[str, str]) -> str | None:
-    if "endpoint" in options:
-        return _checked("endpoint", options["endpoint"])
-    for name in _VARIABLES[scheme]:
-        if os.environ.get(name):
-            return _checked(name, os.environ[name])
-    return None
+    given = _given_endpoint(scheme, options)
+    return None if given is None else _checked(*given)
 
 
 def _checked(source: str, endpoint: str) -> str:
@@ -299,8 +298,8 @@ def _bucket(parts: SplitResult, options: Mapping[str, str]) -> str:
         )
     if not parts.netloc:
         raise Invalid("store", f"the address names no {what}", f"write {parts.scheme}://{what}/prefix")
-    elsewhere = _has_endpoint(parts.scheme, options)
-    allowed, in_words = _NAMES_ELSEWHERE if elsewhere else _NAMES[parts.scheme]
+    is_own = _given_endpoint(parts.scheme, options) is None
+    allowed, in_words = _NAMES[parts.scheme] if is_own else _NAMES_ELSEWHERE
     if not allowed.fullmatch(parts.netloc):
         raise Invalid("store", f"{parts.netloc!r:.80} is no name of a {what}", f"accepted are {in_words}")
     return parts.netloc
