@@ -132,8 +132,8 @@ class Table(Generic[R]):
         self._made_of: dict[frozenset[str], tuple[Column, ...]] = {}
 
     def changed(self, record: R, was: R) -> tuple[Column, ...]:
-        """The columns that may differ. What is the same object need not be compared, and most of a changed record
-        is."""
+        """The columns that may differ. Most fields of a changed record are the same objects as before, and need not be
+        compared."""
         facts = zip(self._facts, self._facts_of(record), self._facts_of(was), strict=False)
         return self.made_of(frozenset([name for name, new, old in facts if new is not old and new != old]))
 

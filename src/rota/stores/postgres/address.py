@@ -1,7 +1,7 @@
 """The address of a PostgreSQL store: `postgresql://user:password@host:5432/database?pool=8&…`.
 
-What is ours among the options is taken out; the rest is what asyncpg understands and is left to it. `shown` is
-the address without secrets, for people and logs.
+Options of ours are taken out; the rest is left to asyncpg. `shown` is the address without secrets, for people and
+logs.
 """
 
 from __future__ import annotations
