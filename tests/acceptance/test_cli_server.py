@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 import rota as package
-from command_line import Process, all_commands, bare_folder, complaint, document, rota
+from command_line import PATIENCE, Process, all_commands, bare_folder, complaint, document, rota
 from records import node
 from rota import sync
 from rota.domain.errors import NotFound, Refused, Unavailable
@@ -125,6 +127,30 @@ async def test_a_server_whose_store_is_away_says_so_behind_its_steps(
     monkeypatch.setattr(PlanCalls, "_planned", away)
     with pytest.raises(Unavailable, match="the store does not answer"):
         await queue.plan({"schedules": {}}, report=lambda steps: None)
+    await queue.close()
+
+
+async def test_a_call_that_tells_its_steps_ends_if_its_caller_goes_away(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    async def endless(*args: object, **how: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(PlanCalls, "_planned", endless)
+    queue = RemoteQueue(served.url, served.key("*"))
+
+    def go_away(steps: int) -> None:
+        asking.cancel()
+
+    asking = asyncio.create_task(queue.plan({"schedules": {}}, report=go_away))
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await asyncio.to_thread(ended.wait, PATIENCE)
     await queue.close()
 
 
