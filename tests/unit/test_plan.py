@@ -324,6 +324,25 @@ def test_a_time_that_rolled_and_was_put_off_comes_though_the_plan_is_older() -> 
     assert (done.next_run_at, done.due_at) == (nine, nine + HOUR)
 
 
+def test_a_schedule_that_has_completed_may_leave_the_file() -> None:
+    stored = store_with(a={"task_type": "send", "run_at": (NOON + HOUR).isoformat()})
+    over = decide(stored.schedules["a"], NOON + HOUR, []).schedule
+    assert over.status is ScheduleStatus.COMPLETED
+    stored = replace(stored, schedules={"a": over})
+    assert planned({}, stored, NOON + 2 * HOUR, prune=True).items == ()
+
+
+def test_what_is_applied_is_as_old_as_its_commit_and_not_as_its_plan() -> None:
+    made = applied(planned({"a": DAILY}), now=NOON + HOUR)
+    assert {each: getattr(made.schedules["a"], each) for each in ("created_at", "updated_at")} == {
+        "created_at": NOON + HOUR,
+        "updated_at": NOON + HOUR,
+    }
+    edited = planned({"a": {**DAILY, "description": "new"}}, made, NOON + 2 * HOUR)
+    done = applied(edited, made, now=NOON + 3 * HOUR).schedules["a"]
+    assert (done.created_at, done.updated_at) == (NOON + HOUR, NOON + 3 * HOUR)
+
+
 def test_an_edit_that_would_skip_a_time_of_today_is_warned_of() -> None:
     nine = NOON - 3 * HOUR
     assert at_half_past_eight("0 8 * * *") == (nine,), "eight has passed, and nine is no more"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
+from records import artifact
 from rota.domain.errors import Invalid
 from rota.surfaces import redaction
 from rota.surfaces.redaction import HIDDEN, redacted, restored
@@ -50,15 +52,25 @@ def test_only_what_was_given_is_redacted_in_an_answer() -> None:
 
 @pytest.mark.usefixtures("hiding")
 def test_what_comes_back_hidden_is_what_is_stored() -> None:
-    stored = {"to": [{"password": "one"}, {"password": "two"}], "password": "three", "n": 1}
-    given = {"to": [{"password": HIDDEN}, {"password": "new"}], "password": HIDDEN, "n": HIDDEN}
+    stored = {"to": [{"password": each} for each in ("one", "old", "two")], "password": "three", "n": 1}
+    given = {"to": [{"password": each} for each in (HIDDEN, "new", HIDDEN)], "password": HIDDEN, "n": HIDDEN}
     assert restored("input", given, stored) == {
-        "to": [{"password": "one"}, {"password": "new"}], "password": "three", "n": HIDDEN,
+        "to": [{"password": each} for each in ("one", "new", "two")], "password": "three", "n": HIDDEN,
     }  # fmt: skip
     with pytest.raises(
         Invalid, match=r"input\.to\.0\.password: \[hidden\] stands for nothing that is stored"
     ):
         restored("input", given, {"password": "three"})
+
+
+@pytest.mark.usefixtures("hiding")
+def test_a_result_that_is_read_as_a_file_is_one_file_with_its_own_size_and_digest() -> None:
+    stored = artifact(name="result", inline=b'{"password":"s3cret"}', size=21)
+    shown = redaction.artifact(stored)
+    body = b'{"password":"[hidden]"}'
+    assert (shown.inline, shown.size, shown.digest) == (body, len(body), sha256(body).hexdigest())
+    other = artifact(name="of the handler's own", inline=b'{"password":"s3cret"}')
+    assert redaction.artifact(other) is other
 
 
 def test_nothing_is_hidden_unless_asked_for() -> None:
