@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import rota as package
@@ -151,6 +152,31 @@ async def test_a_call_that_tells_its_steps_ends_if_its_caller_goes_away(
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert await asyncio.to_thread(ended.wait, PATIENCE)
+    await queue.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (b"", "has ended before its answer"),
+        (b"3\n4\n", "has ended before its answer"),
+        (b"3\n20", "does not answer as a rota server does"),
+        (b'3\n200 {"answer": [1, ', "does not answer as a rota server does"),
+        (b"3\n<html> Bad Gateway", "does not answer as a rota server does"),
+        (b"<html>\n</html>\n", "does not answer as a rota server does"),
+    ],
+    ids=str,
+)
+async def test_an_answer_behind_steps_that_is_cut_off_is_none(said: bytes, problem: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={wire.PROGRESS_HEADER: "lines"}, content=said)
+
+    queue, told = RemoteQueue("http://rota.example"), list[int]()
+    await queue._client.aclose()
+    queue._client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    with pytest.raises(Unavailable, match=problem):
+        await queue.plan({"schedules": {}}, report=told.append)
+    assert sum(told) in (0, 3, 7)
     await queue.close()
 
 

@@ -135,14 +135,14 @@ class RemoteQueue(Queue):
         async for piece in response.aiter_bytes():
             *ended, begun = piece.split(b"\n")
             for end in ended:
-                report(int(b"".join([*last, end])))
+                report(_decoded(self._server, b"".join([*last, end]), int))
                 last.clear()
             last.append(begun)
         status, _, content = b"".join(last).partition(b" ")
         if not status:
             raise Unavailable(f"{self._server} has ended before its answer", server=self._server)
         if status != b"200":
-            self._refuse(response, int(status), content)
+            self._refuse(response, _decoded(self._server, status, int), content)
         return content
 
     @asynccontextmanager
