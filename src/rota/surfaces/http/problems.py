@@ -31,6 +31,7 @@ __all__ = [
     "install",
     "respond",
     "status_of",
+    "wrong",
 ]
 
 log = logging.getLogger("rota.http")
@@ -105,6 +106,11 @@ class Problem(Exception):
         self.code = code
         self.headers = dict(headers or {})
         self.members = members
+
+
+def wrong(field: str, sentence: str) -> Problem:
+    """The problem with one value of a request."""
+    return Problem(422, "invalid", sentence, field=field)
 
 
 class Unreadable(HTTPException):

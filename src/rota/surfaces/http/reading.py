@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from .problems import Problem, Unreadable
+from .problems import Problem, Unreadable, wrong
 
 __all__ = ["BareRoute", "Router", "check_query", "read_json"]
 
@@ -65,9 +65,9 @@ def check_query(request: Request, accepted: Collection[str]) -> None:
     for name, times in given.items():
         if name not in accepted:
             others = f"accepted are {', '.join(accepted)}" if accepted else "none are accepted here"
-            raise _wrong(name, f"there is no such query parameter; {others}")
+            raise wrong(name, f"{name}: there is no such query parameter; {others}")
         if times > 1:
-            raise _wrong(name, f"it is given {times} times; give it once")
+            raise wrong(name, f"{name}: it is given {times} times; give it once")
 
 
 def read_json(raw: bytes) -> Any:
@@ -76,15 +76,15 @@ def read_json(raw: bytes) -> Any:
         return json.loads(raw, object_pairs_hook=_object, parse_constant=_constant)
     except _Twice:
         place = ".".join(_place_of_twice(json.loads(raw, object_pairs_hook=_Pairs)))
-        raise Unreadable(_wrong(place, "it is given twice; give it once")) from None
-    except json.JSONDecodeError as wrong:
-        raise _malformed(f" at character {wrong.pos}: {wrong.msg}") from None
+        raise Unreadable(wrong(place, f"{place}: it is given twice; give it once")) from None
+    except json.JSONDecodeError as error:
+        raise _malformed(f" at character {error.pos}: {error.msg}") from None
     except UnicodeDecodeError:
         raise _malformed(": it is not UTF-8") from None
     except RecursionError:
         raise _malformed(": it is nested too deeply") from None
-    except ValueError as wrong:  # a constant that JSON has not, a number of thousands of digits
-        raise _malformed(f": {wrong}") from None
+    except ValueError as error:  # a constant that JSON has not, a number of thousands of digits
+        raise _malformed(f": {error}") from None
 
 
 class _Twice(Exception):
@@ -127,7 +127,3 @@ def _place_of_twice(value: Any) -> list[str]:
 
 def _malformed(why: str) -> Unreadable:
     return Unreadable(Problem(400, "malformed", f"the body is not valid JSON{why}"))
-
-
-def _wrong(field: str, sentence: str) -> Problem:
-    return Problem(422, "invalid", f"{field}: {sentence}", field=field)

@@ -28,7 +28,7 @@ from .. import redaction
 from ..python.client import Queue
 from ..stores import open_store
 from .access import ALL_TENANTS, Access, Caller, Identify
-from .problems import Problem
+from .problems import wrong
 
 if TYPE_CHECKING:
     from ...engine.observe.metrics import Metrics
@@ -356,8 +356,7 @@ def wanted_version(if_match: str | None, version: int | None) -> int | None:
         return version
     text = if_match.strip().removeprefix("W/").strip('"')
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        sentence = f"If-Match: {if_match!r:.60} is not a version; give the ETag of an answer"
-        raise Problem(422, "invalid", sentence, field="If-Match")
+        raise wrong("If-Match", f"If-Match: {if_match!r:.60} is not a version; give the ETag of an answer")
     if version is not None and version != int(text):
-        raise Problem(422, "invalid", "version: it contradicts If-Match; give one of them", field="version")
+        raise wrong("version", "version: it contradicts If-Match; give one of them")
     return int(text)

@@ -21,7 +21,7 @@ from ....engine.changes import OVERLAP, Notice, cursor, time_of_cursor
 from ....engine.clock import Clock, sleep, wait_for_any
 from ....engine.queries import task_query
 from ..openapi import streaming
-from ..problems import Problem
+from ..problems import Problem, wrong
 from ..reading import Router
 from ..service import Acting, Viewer, of
 from .broadcast import Broadcasts, Listener, resync
@@ -193,8 +193,7 @@ def _chosen(types: str | None, queue: Acting) -> tuple[frozenset[str], Role]:
     unknown = sorted(chosen - set(FOR_VIEWERS + FOR_ADMINS))
     if unknown:
         accepted = ", ".join(FOR_VIEWERS + FOR_ADMINS)
-        sentence = f"types: there is nothing called {unknown[0]!r:.60}; accepted are {accepted}"
-        raise Problem(422, "invalid", sentence, field="types")
+        raise wrong("types", f"types: there is nothing called {unknown[0]!r:.60}; accepted are {accepted}")
     needs_admin = chosen & set(FOR_ADMINS)
     if needs_admin and not is_admin:
         sentence = f"to hear of {' and '.join(sorted(needs_admin))} changes needs the role admin"
@@ -208,8 +207,7 @@ async def _behind(queue: Acting, given: str | None) -> tuple[datetime | None, bo
         return None, False
     behind = time_of_cursor(given)
     if behind is None:
-        sentence = f"Last-Event-ID: {given!r:.60} is not the id of an event"
-        raise Problem(422, "invalid", sentence, field="Last-Event-ID")
+        raise wrong("Last-Event-ID", f"Last-Event-ID: {given!r:.60} is not the id of an event")
     now = await queue.now()
     is_known = now - LONGEST_AGO <= behind <= now + OVERLAP
     return (behind, False) if is_known else (None, True)

@@ -31,7 +31,7 @@ from ....stores.queries import ArtifactList, Cursor, TaskList, TemplateList
 from ... import redaction
 from ..download import download, downloading
 from ..openapi import documented, streaming
-from ..problems import Problem
+from ..problems import wrong
 from ..reading import Router
 from ..service import Acting, OwnOperator, OwnViewer, answer
 from ..tenants.executions import ArtifactName
@@ -105,10 +105,8 @@ Size = Annotated[int, Query(ge=1, le=100, description="How many to a page.")]
 def check_reach(number: int, size: int) -> None:
     if number * size > FURTHEST:
         last = FURTHEST // size
-        sentence = (
-            f"page: with a size of {size}, page {number} is past the first {FURTHEST:,}; the last is {last}"
-        )
-        raise Problem(422, "invalid", sentence, field="page")
+        reach = f"page {number} is past the first {FURTHEST:,}; the last is {last}"
+        raise wrong("page", f"page: with a size of {size}, {reach}")
 
 
 @as_work

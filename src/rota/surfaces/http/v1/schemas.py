@@ -20,7 +20,7 @@ from pydantic import (
 from ....domain.model import Runtime
 from ....domain.options import RetryPolicyOptions, TemplateOptions
 from ..fields import Flag, InSeconds, Json, Name, Text, Time, body_fields, camel, said_once
-from ..problems import Problem
+from ..problems import wrong
 from ..tenants.schemas import Command, ReadOnly, Version
 
 
@@ -69,7 +69,7 @@ class _Options(SnakeBody):
     @model_validator(mode="after")
     def _one_name(self) -> _Options:
         if {"name", "alias"} <= self.model_fields_set and self.name != self.alias:
-            raise Problem(422, "invalid", "alias: it contradicts name; give one of them", field="alias")
+            raise wrong("alias", "alias: it contradicts name; give one of them")
         return self
 
 
@@ -131,10 +131,9 @@ class _Scheduled(SnakeBody):
         for other, name in FIELD_OF.items():
             value = _given(given, name)
             if other == kind and value is None:
-                raise Problem(422, "invalid", f"{name} required for '{kind}' schedules", field=name)
+                raise wrong(name, f"{name} required for '{kind}' schedules")
             if other != kind and value is not None:
-                sentence = f"{name} is for '{other}' schedules; this one is of type '{kind}'"
-                raise Problem(422, "invalid", sentence, field=name)
+                raise wrong(name, f"{name} is for '{other}' schedules; this one is of type '{kind}'")
         return given
 
 
@@ -176,8 +175,7 @@ def _schedule_type(given: Any) -> str:
     kind = _given(given, "schedule_type")
     if not isinstance(kind, str) or kind not in FIELD_OF:
         problem = "it is missing" if kind is None else f"{kind!r:.60} is not known"
-        sentence = f"schedule_type: {problem}; accepted are once, interval and cron"
-        raise Problem(422, "invalid", sentence, field="schedule_type")
+        raise wrong("schedule_type", f"schedule_type: {problem}; accepted are once, interval and cron")
     return kind
 
 

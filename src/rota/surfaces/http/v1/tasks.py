@@ -32,7 +32,7 @@ from ....stores.base import Tx
 from ...python.client import all_pages
 from ..fields import given_options
 from ..openapi import documented
-from ..problems import Problem
+from ..problems import wrong
 from ..reading import Router
 from ..service import Acting, IfMatch, OnceKey, OwnAdmin, OwnOperator, OwnViewer, answer, of, wanted_version
 from ..tenants.templates import check_shell_allowed
@@ -271,15 +271,15 @@ async def _timing_of(queue: Acting, old: Schedule, body: schemas.TaskSchedulePat
     if not kinds and body.timezone is None:
         if body.schedule_type not in (None, answers.timing_type(old.timing)):
             field = schemas.FIELD_OF[body.schedule_type]
-            raise _wrong(field, f"{field} required for '{body.schedule_type}' schedules")
+            raise wrong(field, f"{field} required for '{body.schedule_type}' schedules")
         return {}
     wanted = body.schedule_type or answers.timing_type(old.timing)
     for kind in kinds:
         if kind != wanted:
             sentence = f"{schemas.FIELD_OF[kind]} is for '{kind}' schedules; this one is of type '{wanted}'"
-            raise _wrong(schemas.FIELD_OF[kind], sentence)
+            raise wrong(schemas.FIELD_OF[kind], sentence)
     if body.timezone is not None and wanted != "cron":
-        raise _wrong("timezone", f"timezone is for 'cron' schedules; this one is of type '{wanted}'")
+        raise wrong("timezone", f"timezone is for 'cron' schedules; this one is of type '{wanted}'")
     if body.run_at is not None:
         _check_future(body.run_at, await queue.now())
     return _options(body)
@@ -304,8 +304,4 @@ def _timing(body: schemas.OnceV1 | schemas.IntervalV1 | schemas.CronV1) -> Timin
 
 def _check_future(run_at: datetime, now: datetime) -> None:
     if run_at <= now:
-        raise _wrong("run_at", "run_at must be in the future")
-
-
-def _wrong(field: str, sentence: str) -> Problem:
-    return Problem(422, "invalid", sentence, field=field)
+        raise wrong("run_at", "run_at must be in the future")
