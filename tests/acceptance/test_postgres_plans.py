@@ -181,7 +181,8 @@ async def test_plans(filled: bool, generic: bool) -> None:
             assert index in used, f"{name}\n{plan}"
             assert "Seq Scan" not in plan, f"{name}\n{plan}"
             assert "Gather" not in plan, f"{name}\n{plan}"
-            assert ("$1" in plan) == generic or statement.parameters == ("limit",), plan
+            shows_parameters = statement.parameters != ("limit",) and not isinstance(query, LatestRuns)
+            assert ("$1" in plan) == generic or not shows_parameters, plan
             plan, used = await explained(connection, STATEMENTS.count[name], values_of(query, 50), generic)
             assert index in used, f"counting {name}\n{plan}"
             assert "Seq Scan" not in plan, f"counting {name}\n{plan}"
@@ -199,12 +200,10 @@ async def explained(
     if generic:  # as the store asks: planned once
         await connection.execute(f"prepare planned as {statement.sql}")
         nothing = ", ".join("null" for _ in statement.parameters)
-        rows = await connection.fetch(
-            "explain (verbose) execute planned" + (f"({nothing})" if nothing else "")
-        )
+        rows = await connection.fetch("explain execute planned" + (f"({nothing})" if nothing else ""))
         await connection.execute("deallocate planned")
     else:
-        rows = await connection.fetch("explain (verbose) " + statement.sql, *statement.args(values))
+        rows = await connection.fetch("explain " + statement.sql, *statement.args(values))
     plan = "\n".join(row[0] for row in rows)
     return plan, set(re.findall(r"Index (?:Only )?Scan (?:Backward )?using (\w+)", plan))
 
