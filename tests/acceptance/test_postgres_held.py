@@ -13,8 +13,9 @@ import rota
 from acceptance.test_postgres_fleet import connected, until, working
 from postgres_server import new_database
 from rota.domain.errors import Unavailable
-from rota.domain.model import Schedule
+from rota.domain.model import Schedule, Watch
 from rota.engine.clock import SystemClock
+from rota.engine.commands import look_for_alarms
 from rota.engine.observe.telemetry import LeaseLost, Observation
 from rota.engine.queries.health import check_health
 from rota.stores.base import Tx
@@ -81,6 +82,23 @@ async def test_a_row_that_someone_holds_costs_no_lease_and_holds_up_no_other() -
                 assert (await queue.wait(each.id, 30)).status == "completed"
     assert set(starts.values()) == {1}
     assert not [signal for signal in signals if isinstance(signal, LeaseLost)]
+
+
+async def test_a_look_for_alarms_waits_while_another_node_looks() -> None:
+    url = new_database()
+    async with rota.connect(url) as queue, connected(url) as holder:
+        made = await queue.create_schedule("nightly", cron="0 3 * * *", task_type="x")
+
+        async def overdue(tx: Tx) -> None:
+            tx.put(replace(made, watch=Watch(at=tx.now - timedelta(minutes=1), since=tx.now)))
+
+        await queue.store.transact(overdue)
+        async with holder.transaction():
+            await holder.execute("select 1 from rota.schedule where id = $1 for update", made.id)
+            looked = await queue.store.transact(look_for_alarms(10, timedelta(days=30)))
+            assert (looked.number, looked.next_in) == (0, timedelta(seconds=1))
+        looked = await queue.store.transact(look_for_alarms(10, timedelta(days=30)))
+        assert looked.number == 1
 
 
 async def test_a_node_that_freezes_in_a_transaction_lets_go() -> None:

@@ -104,8 +104,8 @@ async def look_for_alarms(tx: Tx, limit: int, kept: timedelta) -> Looked:
     if first is None:
         return Looked()
     due = await tx.find(WatchedSchedules(at=tx.now), limit, lock=True) if first <= tx.now else []
-    if not due:
-        return Looked(next_in=first - tx.now)
+    if not due:  # none is, or others look at all of them
+        return Looked(next_in=first - tx.now if first > tx.now else _SOON)
     verdicts = await _judged(tx, due, kept, frozenset())
     alarms = [_put(tx, each) for verdict in verdicts for each in verdict.alarms]
     for before, verdict in zip(due, verdicts, strict=True):
