@@ -230,28 +230,29 @@ class DayField(NamedTuple):
 
 
 def parse_day_of_month(text: str) -> DayField:
-    plain = 0
-    special: list[MaskOf] = []
-    for item in text.split(","):
-        found = _special_day_of_month(item)
-        if found is None:
-            plain |= parse_item(DAY_OF_MONTH, item) >> 1
-        else:
-            special.append(found)
-    return _field(text, plain == 0x7FFF_FFFF, lambda shape: plain, special)
+    plain, special = _parse_days(DAY_OF_MONTH, text, _special_day_of_month)
+    days = plain >> 1
+    return _field(text, days == 0x7FFF_FFFF, lambda shape: days, special)
 
 
 def parse_day_of_week(text: str) -> DayField:
-    plain = 0
-    special: list[MaskOf] = []
-    for item in text.split(","):
-        found = _special_day_of_week(item)
-        if found is None:
-            plain |= parse_item(DAY_OF_WEEK, item)
-        else:
-            special.append(found)
+    plain, special = _parse_days(DAY_OF_WEEK, text, _special_day_of_week)
     weekdays = (plain | plain >> 7) & 0x7F  # 7 is Sunday, like 0
     return _field(text, weekdays == 0x7F, lambda shape: _on_weekdays(shape, weekdays), special)
+
+
+def _parse_days(
+    field: Field, text: str, special_of: Callable[[str], MaskOf | None]
+) -> tuple[int, list[MaskOf]]:
+    """The mask of the plain items of a day field, and its special ones."""
+    plain, special = 0, []
+    for item in text.split(","):
+        found = special_of(item)
+        if found is None:
+            plain |= parse_item(field, item)
+        else:
+            special.append(found)
+    return plain, special
 
 
 def day_set(months: int, of_month: DayField, of_week: DayField, *, both: bool) -> DaySet:

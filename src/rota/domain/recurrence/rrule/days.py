@@ -36,6 +36,12 @@ def bits_of(values: Iterable[int]) -> int:
     return sum(1 << value for value in values)
 
 
+def places_in(size: int, positions: Iterable[int]) -> list[int]:
+    """The places, counted from 0, that BYSETPOS names among `size` moments. Negative positions count from the end."""
+    places = {place - 1 if place > 0 else size + place for place in positions}
+    return sorted(place for place in places if 0 <= place < size)
+
+
 def month_mask(rule: RuleText) -> Callable[[Shape], int]:
     """The function that a `DaySet` asks, once per shape."""
     parts: list[Callable[[Shape, RuleText], int]] = []
@@ -169,13 +175,8 @@ class Chosen:
         """How many readings are chosen in a period that has so many days."""
         number = self._sizes.get(days)
         if number is None:
-            number = self._sizes[days] = len(self._places(days * self._times.size))
+            number = self._sizes[days] = len(places_in(days * self._times.size, self._positions))
         return number
-
-    def _places(self, size: int) -> list[int]:
-        """The positions, counted from 0, that a period of `size` moments has."""
-        places = {place - 1 if place > 0 else size + place for place in self._positions}
-        return sorted(place for place in places if 0 <= place < size)
 
     def _period(self, day: int) -> tuple[int, int]:
         """The first and the last day of the period that holds `day`."""
@@ -191,7 +192,7 @@ class Chosen:
         months = self._days.masks(start, end)
         size = sum(mask.bit_count() for _, mask in months) * self._times.size
         readings = []
-        for place in self._places(size):
+        for place in places_in(size, self._positions):
             day, time = divmod(place, self._times.size)
             readings.append(_nth_day(months, day) * DAY + self._times.nth(time))
         return readings

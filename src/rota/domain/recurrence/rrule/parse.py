@@ -23,7 +23,7 @@ from ..ticks import DAY, LATEST, YEAR, Never, Ticks
 from ..timing import DstFold, DstGap
 from ..walk import Elapsed, following
 from ..zones import Zone, zone
-from .days import Chosen, bits_of, month_mask
+from .days import Chosen, bits_of, month_mask, places_in
 from .steps import StepRule, countable_years
 from .text import DateText, RuleText, parse_rule_text
 
@@ -146,8 +146,7 @@ def _calendar(text: RuleText, local: int) -> tuple[Ticks, Callable[[], bool]]:
     if not text.by_set_pos:
         return Pattern(days, grid), days.possible
     if text.frequency == "DAILY":
-        places = {place - 1 if place > 0 else grid.size + place for place in text.by_set_pos}
-        times = tuple(grid.nth(place) for place in sorted(places) if 0 <= place < grid.size)
+        times = tuple(grid.nth(place) for place in places_in(grid.size, text.by_set_pos))
         return Pattern(days, TimeList(times)) if times else Never(), days.possible
     chosen = Chosen(days, grid, text.by_set_pos, text.frequency, text.week_start)
     return chosen, chosen.possible

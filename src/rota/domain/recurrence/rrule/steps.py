@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from ..days import CYCLE_DAYS, DaySet
 from ..ticks import DAY, Never, Ticks
-from .days import bits_of, month_mask
+from .days import bits_of, month_mask, places_in
 from .text import RuleText
 
 _UNITS: Final = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
@@ -245,8 +245,7 @@ def _moments(rule: RuleText, aligned: int, second: int) -> tuple[int, ...]:
     moments = sorted(minute * 60 + moment for minute in minutes for moment in seconds)
     if not rule.by_set_pos:
         return tuple(moments)
-    chosen = {place - 1 if place > 0 else len(moments) + place for place in rule.by_set_pos}
-    return tuple(moments[place] for place in sorted(chosen) if 0 <= place < len(moments))
+    return tuple(moments[place] for place in places_in(len(moments), rule.by_set_pos))
 
 
 def _course(rule: RuleText, unit: int, start: int, stride: int) -> Course:
