@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rota.stores.bucket.archive.segments import SEGMENTS
+from rota.stores.bucket.formats import entry_key, snapshot_keys
 from rota.stores.bucket.log_removal import LogRemoval
 from rota.stores.bucket.tuning import Tuning
 from rota.stores.codec import micros
@@ -41,6 +42,7 @@ class Removing:
             next_floor=0,
             catch_up=lambda: catch_up(self.archive),
         )
+        self.log = log
         self.removal = LogRemoval(log)
 
 
@@ -55,8 +57,8 @@ def test_a_segment_that_only_an_unread_entry_names_stays() -> None:
 
 
 def test_a_segment_that_is_empty_stays_for_the_retention() -> None:
-    """A node that is behind may still read it."""
-    found = Removing([])
+    """A node that is behind may still read it. Also if it is older than the node that looks for what was left over."""
+    found = Removing([OLD])
     found.archive.dropped.add(OLD)
     for since in (0 * TUNING.retention, TUNING.retention / 2):
         found.now = START + since
@@ -75,3 +77,14 @@ def test_what_is_half_written_is_looked_for_at_the_start_and_then_seldom() -> No
         found.now = START + since
         found.removal.remove()
     assert found.unfinished == [START - TUNING.retention, START]
+
+
+def test_every_entry_up_to_the_floor_goes_once_and_the_snapshots_before_it() -> None:
+    found = Removing([entry_key(number) for number in range(1, 10)])
+    for floor, gone in ((3, {1, 2, 3}), (5, {4, 5}), (5, set[int]()), (6, {6})):
+        found.log.floor = floor
+        found.log.snapshots = dict.fromkeys((2, floor), START)
+        found.removal.remove()
+        assert found.deleted == {*map(entry_key, gone), *snapshot_keys(2)}
+        assert found.log.snapshots.keys() == {floor}
+        found.deleted.clear()
