@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from bucket.faulty import FaultyRequests, ManualClock
 from records import task
+from rota.domain.errors import Conflict
 from rota.domain.model import Task, TaskStatus
 from rota.domain.task import Submission
 from rota.engine import commands
@@ -26,7 +27,7 @@ from rota.stores.bucket.archive import (
     segments as segments_module,
 )
 from rota.stores.bucket.archive.archive import first_rows
-from rota.stores.bucket.archive.segments import Fingerprints, Segment, SegmentIndex, fingerprint
+from rota.stores.bucket.archive.segments import SEGMENTS, Fingerprints, Segment, SegmentIndex, fingerprint
 from rota.stores.bucket.service.bucket import MemoryRequests
 from rota.stores.bucket.store import BucketStore
 from rota.stores.memory.state import Row
@@ -291,4 +292,21 @@ async def test_what_is_many_but_small_goes_to_one_segment_and_few_stay() -> None
     await put(store, *(ended(n) for n in range(29)))
     await archive(store)
     assert [one.size for one in held(store).values()] == [10, 10]
+    await store.close()
+
+
+async def test_a_segment_whose_records_have_changed_meanwhile_is_removed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, requests = await opened()
+    await put(store, *(ended(n) for n in range(10)))
+
+    async def changed(work: object) -> bool:
+        [made] = requests.list(SEGMENTS, None)
+        raise Conflict(f"a record of {made} has changed")
+
+    monkeypatch.setattr(store.opened.upkeep, "_transact", changed)
+    with pytest.raises(Conflict):
+        await store.opened.upkeep.archive_once()
+    assert list(requests.list(SEGMENTS, None)) == []
     await store.close()
