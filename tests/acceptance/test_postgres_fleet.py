@@ -556,8 +556,8 @@ def server() -> Iterator[Server]:
 
 
 async def test_the_server_is_restarted_under_load(server: Server) -> None:
-    """Workers keep what they run, reconnect by themselves, and settle when it is back: each task runs once. Tasks of a
-    claim that was committed, but whose answer was lost, wait until its lease has run out."""
+    """Workers keep what they run, reconnect by themselves, and settle when it is back: each task runs once. Also
+    those of a claim that was committed, and whose answer was lost: the next claim finds them."""
     runs: list[str] = []
     release = asyncio.Event()
     async with rota.connect(server.url("postgres")) as queue, rota.connect(server.url("postgres")) as other:
