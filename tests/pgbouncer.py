@@ -41,7 +41,7 @@ async def running(folder: Path, server: Path) -> AsyncIterator[None]:
         )
     try:
         async with asyncio.timeout(30):
-            while not (folder / ".s.PGSQL.6432").exists():
+            while not await _accepts(folder / ".s.PGSQL.6432"):
                 assert process.returncode is None, (folder / "said").read_text()
                 await asyncio.sleep(0.01)
         (folder / ".s.PGSQL.5432").symlink_to(folder / ".s.PGSQL.6432")
@@ -50,3 +50,13 @@ async def running(folder: Path, server: Path) -> AsyncIterator[None]:
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+async def _accepts(address: Path) -> bool:
+    """Whether it listens there. (The socket is there before that: bind comes before listen.)"""
+    try:
+        _, writer = await asyncio.open_unix_connection(address)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    writer.close()
+    return True
