@@ -119,6 +119,7 @@ def following(api: Api, id: str) -> Iterator[Iterator[str]]:
     with api.http.stream("GET", f"/api/v1/jobs/{id}/$stream") as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["x-accel-buffering"] == "no", "a proxy passes each event on"
         yield answer.iter_lines()
 
 

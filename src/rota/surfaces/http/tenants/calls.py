@@ -45,7 +45,7 @@ async def call(request: Request, tenant: TenantName, name: str) -> Response:
     except Refused as refused:
         return _refused(refused)
     if wire.PROGRESS_HEADER in request.headers and wire.reports(name):
-        told = {**_HEADERS, wire.PROGRESS_HEADER: "lines"}
+        told = {**_HEADERS, wire.PROGRESS_HEADER: "lines", "X-Accel-Buffering": "no"}
         return StreamingResponse(_watched(request, queue, name, given), headers=told)
     return await _called(request, queue, name, given)
 

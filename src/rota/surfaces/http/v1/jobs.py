@@ -200,9 +200,8 @@ _EVENTS = "`status` events, one for every change, each with the job as JSON; the
 async def stream(queue: OwnViewer, id: Id) -> Response:
     """Follow it until it ends."""
     found = await queue.get(id)
-    return StreamingResponse(
-        _followed(queue, found), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_followed(queue, found), media_type="text/event-stream", headers=headers)
 
 
 @router.get("/artifacts", **documented(200, answers.JobArtifactsAnswer, **_ARTIFACTS))
