@@ -17,25 +17,36 @@ from rota.domain.model import Record, ScheduleStatus, TaskStatus
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.queries import Statement, Statements, statement_name, values_of
 from rota.stores.queries import (
+    RECORD_OF,
+    AlarmList,
     ApiKeyList,
+    ArtifactList,
+    ArtifactsByContent,
+    CalendarList,
     Cancelling,
     DueSchedules,
     EndedRuns,
     EndedTasks,
     EventList,
     FinishedTasks,
+    GateList,
     HeldTasks,
+    IdleGates,
     LatestRuns,
     LiveTasks,
     LostLeases,
+    NodeList,
+    OldAlarms,
     OldEvents,
     OldReceipts,
     OldRuns,
     OldSchedules,
+    OpenAlarms,
     OpenSchedules,
     OpenTasks,
     OutdatedZones,
     PastExpiry,
+    PausedQueues,
     Query,
     ReadyTasks,
     ReturnedTasks,
@@ -46,12 +57,18 @@ from rota.stores.queries import (
     SchedulesByKeys,
     SchedulesByName,
     SchedulesByNextTime,
+    SignalList,
+    StepList,
     TaskList,
     TasksByBeginning,
+    TasksInLine,
     TemplateByAlias,
     TemplateList,
     TenantList,
+    UntoldAlarms,
     UpcomingTasks,
+    UpdatedSteps,
+    WatchedSchedules,
 )
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -111,7 +128,30 @@ PLANS: list[tuple[Query[Record], str, bool]] = [
     (ApiKeyList(tenant=None), "apikey_pkey", False),
     (TenantList(), "tenant_pkey", False),
     (OldReceipts(before=NOW), "receipt_at", False),
+    (TasksInLine(gates=("l1", "l2"), most=10, at=NOW), "task_line", False),
+    (WatchedSchedules(at=NOW), "schedule_watch", True),
+    (OpenAlarms(subject_ids=("s1", "s2")), "alarm_open", False),
+    (AlarmList(tenant="t"), "alarm_of_tenant", False),
+    (AlarmList(tenant=None), "alarm_began", False),
+    (UntoldAlarms(at=NOW), "alarm_untold", True),
+    (OldAlarms(before=NOW), "alarm_over", False),
+    (ArtifactList(task_ids=("x1", "x2")), "artifact_of_task", False),
+    (ArtifactsByContent(contents=("c1", "c2")), "artifact_content", False),
+    (StepList(task_ids=("x1", "x2")), "step_of_task", False),
+    (UpdatedSteps(tenant="t", since=NOW), "step_updated", False),
+    (SignalList(task_ids=("x1", "x2")), "signal_of_task", False),
+    (GateList(tenant="t", subject="kind:k"), "gate_of_tenant", False),
+    (IdleGates(before=NOW), "gate_idle", False),
+    (CalendarList(tenant="t"), "calendar_of_tenant", False),
+    (PausedQueues(tenant="t"), "pausedqueue_of_tenant", False),
+    (NodeList(), "nodestate_pkey", False),
 ]
+
+
+def test_every_query_is_among_them() -> None:
+    assert {type(query) for query, _, _ in PLANS} == set(RECORD_OF)
+
+
 TALLIES: list[tuple[Query[Record], set[str]]] = [
     (OpenTasks(), {"task_pending", "task_lease"}),
     (PastExpiry(at=NOW), {"task_expiry"}),
@@ -131,12 +171,13 @@ async def as_the_store_does(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 FILL = """
 insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, completed_at,
-  expires_at, lease_expires_at, cancel_requested, schedule_id, updated_at, changes, version, body)
+  expires_at, lease_expires_at, cancel_requested, schedule_id, line, lined_at, updated_at, changes, version, body)
 select 'x' || n, 't', (array['completed','completed','completed','pending','running','failed'])[n % 6 + 1],
   'k' || n % 7, 'q', 128, 0, '2026-01-01'::timestamptz + n * interval '1 s',
   '2026-01-01'::timestamptz + n * interval '1 s',
   '2026-01-02', case when n % 5 = 0 then '2026-01-03'::timestamptz end, '2026-01-02', false,
-  case when n % 9 = 0 then 's' || n % 100 end, '2026-01-01'::timestamptz + n * interval '1 s', 0, 1, '{}'
+  case when n % 9 = 0 then 's' || n % 100 end, case when n % 6 = 3 then 'l' || n % 50 end, '2026-01-02',
+  '2026-01-01'::timestamptz + n * interval '1 s', 0, 1, '{}'
 from generate_series(1, 3000) n;
 """
 FILL_OTHERS = """
@@ -155,6 +196,19 @@ select 'a' || n, 't' || n % 5, '', 'viewer', '2026-01-01', '', 1, '{}' from gene
 insert into rota.tenant (id, tenant, version, body) select 't' || n, 't', 1, '{}' from generate_series(1, 3000) n;
 insert into rota.receipt (id, tenant, at, status, version, body)
 select 'q' || n, 't', '2026-01-01'::timestamptz + n * interval '1 s', 201, 1, '{}' from generate_series(1, 3000) n;
+insert into rota.alarm (id, tenant, rule, subject_type, subject_id, subject, detail, began_at, over_at, version, body)
+select 'l' || n, 't' || n % 5, '', 'schedule', 's' || n % 100, '', '', '2026-01-01'::timestamptz + n * interval '1 s',
+  case when n % 9 > 0 then '2026-01-02'::timestamptz end, 1, '{}' from generate_series(1, 3000) n;
+insert into rota.artifact (id, tenant, task_id, name, media_type, size, created_at, content, version, body)
+select 'f' || n, 't', 'x' || n, 'log', '', 0, '2026-01-01', 'c' || n % 50, 1, '{}' from generate_series(1, 3000) n;
+insert into rota.step (id, tenant, task_id, key, kind, status, created_at, updated_at, version, body)
+select 'p' || n, 't' || n % 5, 'x' || n % 100, 'k', 'call', 'completed', '2026-01-01'::timestamptz + n * interval '1 s',
+  '2026-01-01'::timestamptz + n * interval '1 s', 1, '{}' from generate_series(1, 3000) n;
+insert into rota.signal (id, tenant, task_id, name, at, version, body)
+select 'g' || n, 't', 'x' || n % 100, 'go', '2026-01-01', 1, '{}' from generate_series(1, 3000) n;
+insert into rota.gate (id, tenant, subject, inside, has_line, idle_since, version, body)
+select 'l' || n, 't' || n % 5, 'kind:k', 1, true, case when n % 3 = 0 then '2026-01-01'::timestamptz end, 1, '{}'
+from generate_series(1, 3000) n;
 """
 AS_IF_LARGE = """
 set parallel_setup_cost = 0; set parallel_tuple_cost = 0;
@@ -164,13 +218,15 @@ set min_parallel_table_scan_size = 0; set min_parallel_index_scan_size = 0;
 
 
 @pytest.mark.parametrize("generic", [False, True], ids=["custom", "generic"])
-@pytest.mark.parametrize("filled", [False, True], ids=["empty", "filled"])
-async def test_plans(filled: bool, generic: bool) -> None:
+@pytest.mark.parametrize("state", ["empty", "grown", "analyzed"])
+async def test_plans(state: str, generic: bool) -> None:
+    """A table that has grown is one of which the server has no statistics yet."""
     async with as_the_store_does(new_database()) as connection:
         await connection.execute(AS_IF_LARGE)
-        if filled:
+        if state != "empty":
             await connection.execute(FILL)
             await connection.execute(FILL_OTHERS)
+        if state == "analyzed":
             await connection.execute("analyze")
         for query, index, lock in PLANS:
             name = statement_name(query)
@@ -181,7 +237,9 @@ async def test_plans(filled: bool, generic: bool) -> None:
             assert index in used, f"{name}\n{plan}"
             assert "Seq Scan" not in plan, f"{name}\n{plan}"
             assert "Gather" not in plan, f"{name}\n{plan}"
-            shows_parameters = statement.parameters != ("limit",) and not isinstance(query, LatestRuns)
+            shows_parameters = statement.parameters != ("limit",) and not isinstance(
+                query, LatestRuns | TasksInLine
+            )
             assert ("$1" in plan) == generic or not shows_parameters, plan
             plan, used = await explained(connection, STATEMENTS.count[name], values_of(query, 50), generic)
             assert index in used, f"counting {name}\n{plan}"
@@ -224,6 +282,21 @@ async def test_a_count_with_a_limit_stops_there() -> None:
         ]
         assert walked
         assert max(walked) < 200
+
+
+async def test_who_is_next_in_lines_is_read_by_line() -> None:
+    """Also while the server knows nothing yet of all those that wait."""
+    async with as_the_store_does(new_database()) as connection:
+        waiting = FILL.replace("3000", "10000").replace("n % 6", "3")
+        waiting = waiting.replace("'x' ||", "'01997c1e-0000-7000-8000-0000000' ||")  # of usual lengths
+        await connection.execute(waiting.replace("'l' ||", f"'{'l' * 50}' ||"))
+        for gates in (1, 50):
+            query = TasksInLine(gates=tuple(f"l{n}" for n in range(gates)), most=10, at=NOW)
+            statement = STATEMENTS.find["tasks_in_line"]
+            for generic in (True, False):
+                plan, used = await explained(connection, statement, values_of(query, 500), generic)
+                assert used == {"task_line"}, plan
+                assert plan.count("Sort Key") == 1, f"each line is in order\n{plan}"
 
 
 async def test_who_looks_for_expired_tasks_reads_none_that_cannot_expire() -> None:

@@ -60,11 +60,6 @@ select {what} from schedule indexed by schedule_deleted_key
 where deleted_at is not null and tenant = :tenant::text and key = :key::text
 order by created_at desc, id desc limit :limit::bigint {lock}
 
--- name: schedules_by_keys
-select {what} from schedule indexed by schedule_living_key
-where deleted_at is null and tenant = :tenant::text and key = any(:keys::text[])
-order by key limit :limit::bigint {lock}
-
 -- name: open_schedules
 select {what} from schedule indexed by schedule_living_key
 where deleted_at is null and tenant = :tenant::text and status <> 'completed'
@@ -204,12 +199,6 @@ order by task_id, at, id limit :limit::bigint {lock}
 select {what} from alarm indexed by alarm_open
 where over_at is null and subject_id = any(:subject_ids::text[])
 order by subject_id, began_at, id limit :limit::bigint {lock}
-
--- name: alarm_list
-select {what} from alarm indexed by alarm_of_tenant
-where tenant = :tenant::text and (began_at, id) < (:after_at::timestamptz, :after_id::text)
-  and (:subject_id::text is null or subject_id = :subject_id::text) and (not :is_open::boolean or over_at is null)
-order by began_at desc, id desc limit :limit::bigint {lock}
 
 -- name: alarm_list_of_all
 select {what} from alarm indexed by alarm_began

@@ -329,11 +329,13 @@ cross join lateral (
 ) as task
 order by task.available_at, task.id limit :limit::bigint
 
+-- Here `status || ''` keeps the planner from the index on pending tasks: while the server has no statistics of a table that
+-- has grown, all of them would be read for each line.
 -- name: tasks_in_line
 select {what} from unnest(:gates::text[]) as gate (id)
 cross join lateral (
   select task.* from {schema}.task
-  where line is not null and line = gate.id collate "C" and status = 'pending'
+  where line is not null and line = gate.id collate "C" and status || '' = 'pending'
     and (expires_at is null or expires_at > :at::timestamptz)
   order by priority desc, lined_at, task.id limit :most::bigint
 ) as task
@@ -519,6 +521,13 @@ where (created_at, id) < (:after_at::timestamptz, :after_id::text)
   and (:deleted::boolean or coalesce(deleted_at, 'infinity') = 'infinity') and {schedule_filter}
 order by created_at desc, id desc limit :limit::bigint {lock}
 
+-- Here a subquery keeps the planner from the index by next time, which would have all schedules of the tenant read while
+-- the server has no statistics of a table that has grown.
+-- name: schedules_by_keys
+select {what} from {schema}.schedule
+where deleted_at is null and (tenant, key) in (select :tenant::text, unnest(:keys::text[]))
+order by key limit :limit::bigint {lock}
+
 -- name: schedules_by_beginning
 select {what} from {schema}.schedule
 where id >= :beginning::text and id < :beginning::text || chr(1114111) and tenant || '' = :tenant::text
@@ -561,6 +570,15 @@ cross join lateral (
   order by scheduled_at desc, id desc limit :most::bigint
 ) as latest
 order by schedule_id, scheduled_at desc, id desc limit :limit::bigint
+
+-- ## Alarms
+
+-- As in `schedule_list`: the tenant is compared with the rest.
+-- name: alarm_list
+select {what} from {schema}.alarm
+where tenant = :tenant::text and (tenant, began_at, id) < (:tenant::text, :after_at::timestamptz, :after_id::text)
+  and (:subject_id::text is null or subject_id = :subject_id::text) and (not :is_open::boolean or over_at is null)
+order by began_at desc, id desc limit :limit::bigint {lock}
 
 -- ## Artifacts
 

@@ -281,6 +281,11 @@ where (created_at, id) < (:after_at, :after_id)
   and (:deleted or deleted_at is null) and {schedule_filter}
 order by created_at desc, id desc limit :limit
 
+-- name: schedules_by_keys
+select {what} from schedule indexed by schedule_living_key
+where deleted_at is null and tenant = :tenant and key in (select value from json_each(:keys))
+order by key limit :limit
+
 -- name: schedules_by_beginning
 select {what} from schedule indexed by sqlite_autoindex_schedule_1
 where id >= :beginning and id < :beginning || char(1114111) and tenant = :tenant
@@ -323,3 +328,11 @@ where id in (
   order by latest.scheduled_at desc, latest.id desc limit :most
 )
 order by schedule_id, scheduled_at desc, id desc limit :limit
+
+-- ## Alarms
+
+-- name: alarm_list
+select {what} from alarm indexed by alarm_of_tenant
+where tenant = :tenant and (began_at, id) < (:after_at, :after_id)
+  and (:subject_id is null or subject_id = :subject_id) and (not :is_open or over_at is null)
+order by began_at desc, id desc limit :limit
