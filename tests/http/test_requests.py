@@ -387,13 +387,29 @@ async def test_every_route_refuses_a_name_that_is_given_twice(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"kind": NaN}', b"{", b"[" * 100_000, b"\xff", b"[1" + b"0" * 5000 + b"]"]
+    "body",
+    [
+        *(b'{"kind": NaN}', b"{", b"[" * 100_000, b"\xff", b"[1" + b"0" * 5000 + b"]"),
+        *(b'"\\ud800"', b'{"kind": ["a\\udfffb"]}', b'{"\\uD800": 1}'),
+    ],
 )
 async def test_what_is_not_json_is_malformed_on_every_route(tmp_path: Path, body: bytes) -> None:
     async with client_of(create_app(f"sqlite:///{tmp_path}/rota.db")) as client:
         for path in (SCHEDULES, TASKS, WORKFLOWS, "/api/v1/tasks"):
             found = problem(await send(client, "POST", path, body), 400, "malformed")
             assert found["detail"].startswith("the body is not valid JSON"), path
+
+
+async def test_a_query_of_other_bytes_than_ascii_is_malformed(tmp_path: Path) -> None:
+    api = create_app(f"sqlite:///{tmp_path}/rota.db")
+
+    async def with_bytes(scope: Any, receive: Any, send: Any) -> None:
+        await api({**scope, "query_string": b"q=\xff"}, receive, send)
+
+    transport = httpx.ASGITransport(with_bytes, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        found = problem(await client.get(SCHEDULES), 400, "malformed")
+        assert found["detail"] == "the query has bytes outside ASCII; write each of them as %XX"
 
 
 async def test_head_is_get_without_the_body(tmp_path: Path) -> None:

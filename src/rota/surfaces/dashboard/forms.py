@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from ...domain import recurrence
+from ...domain.checks import MAX_DEPTH
 from ...domain.errors import Invalid
 from ...domain.model import Schedule
 
@@ -49,5 +50,7 @@ def json_of(text: str | None, field: str = "input") -> Any:
     """The value that was typed as JSON; None, if nothing was."""
     try:
         return None if text is None else json.loads(text)
+    except RecursionError:
+        raise Invalid(field, "it is nested too deeply", f"the most is {MAX_DEPTH} levels") from None
     except ValueError as problem:
         raise Invalid(field, f"it is not JSON: {problem}", "give a JSON value, such as {} or null") from None

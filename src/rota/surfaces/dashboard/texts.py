@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -173,10 +174,11 @@ _SPAN = re.compile(r"P(?:\d+D)?(?:T[\d.]+S)?")
 def brief(value: Any) -> str:
     """A value in a line: cut short, a text without quotes, times and durations as elsewhere."""
     value = redaction.shown(value)
-    if isinstance(value, str) and _TIME.fullmatch(value):
-        return when(datetime.fromisoformat(value))
-    if isinstance(value, str) and len(value) > 1 and _SPAN.fullmatch(value):
-        return took(msgspec.convert(value, timedelta, strict=False))
+    with suppress(ValueError, OverflowError):  # a text that only looks like one
+        if isinstance(value, str) and _TIME.fullmatch(value):
+            return when(datetime.fromisoformat(value))
+        if isinstance(value, str) and len(value) > 1 and _SPAN.fullmatch(value):
+            return took(msgspec.convert(value, timedelta, strict=False))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return "none" if value is None else text if len(text) <= 120 else f"{text[:119]}…"
 

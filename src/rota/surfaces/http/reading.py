@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from ...domain.checks import storable
 from .problems import Problem, Unreadable, wrong
 
 __all__ = ["BareRoute", "Router", "check_query", "read_json"]
@@ -71,14 +72,20 @@ def check_query(request: Request, accepted: Collection[str]) -> None:
 
 
 def read_json(raw: bytes) -> Any:
-    """JSON that has one meaning for every reader, so without names that an object has twice."""
+    """JSON that has one meaning for every reader, so without names that an object has twice, and without halves of
+    surrogate pairs, which no answer could repeat."""
     try:
-        return json.loads(raw, object_pairs_hook=_object, parse_constant=_constant)
+        value = json.loads(raw, object_pairs_hook=_object, parse_constant=_constant)
+        if b"\\u" in raw:
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except _Twice:
-        place = ".".join(_place_of_twice(json.loads(raw, object_pairs_hook=_Pairs)))
+        place = storable(".".join(_place_of_twice(json.loads(raw, object_pairs_hook=_Pairs))))
         raise Unreadable(wrong(place, f"{place}: it is given twice; give it once")) from None
     except json.JSONDecodeError as error:
         raise _malformed(f" at character {error.pos}: {error.msg}") from None
+    except UnicodeEncodeError:
+        raise _malformed(": it holds a character that UTF-8 cannot carry") from None
     except UnicodeDecodeError:
         raise _malformed(": it is not UTF-8") from None
     except RecursionError:

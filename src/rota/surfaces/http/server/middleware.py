@@ -61,6 +61,8 @@ class Guard:
         query: bytes = scope.get("query_string", b"")
         if len(query) > MOST_QUERY:
             return Problem(414, "query_too_long", f"the query is longer than {MOST_QUERY:,} bytes")
+        if not query.isascii():
+            return Problem(400, "malformed", "the query has bytes outside ASCII; write each of them as %XX")
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if sum(len(name) + len(value) for name, value in headers) > MOST_HEADERS:
             return Problem(431, "headers_too_large", f"the headers are larger than {MOST_HEADERS:,} bytes")
