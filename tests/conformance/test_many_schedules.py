@@ -38,6 +38,8 @@ async def test_many_schedules_are_created_at_once(store: Store) -> None:
         ({"a": DAILY, "there": DAILY}, "there"),
         ({"a": DAILY, "b": DAILY, "c": DAILY}, "may have 3 schedules"),
         ({"a": DAILY, "": DAILY}, "schedule ''"),
+        ({"a": DAILY, "b": 5}, "schedule 'b': options: 5 is not a dict"),
+        ({"a": DAILY, "b": ["cron"]}, "schedule 'b'"),
         (["a"], "schedules: they are not a dict"),
     ],
 )

@@ -45,6 +45,13 @@ async def test_nothing_is_applied_if_one_thing_is_refused(store: Store) -> None:
     assert await queue.export() == {"calendars": {}, "schedules": {}, "templates": {}}
 
 
+@pytest.mark.parametrize("value", ["\ud800", 2**70, float("nan")], ids=["surrogate", "large", "nan"])
+async def test_what_cannot_be_stored_is_refused_with_its_name(store: Store, value: Any) -> None:
+    declared = {"schedules": {"a": {**DECLARED["schedules"]["a"], "input": [value]}}}
+    with pytest.raises(rota.Invalid, match=r"^schedule 'a': input: "):
+        await rota.Queue(store).plan(declared)
+
+
 async def test_a_plan_that_no_longer_holds_is_refused(store: Store) -> None:
     queue = rota.Queue(store, actor="anna")
     await queue.apply(DECLARED)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from http_world import described, problem
-from rota import MissedRunPolicy, OverlapPolicy, Queue
+from rota import App, MissedRunPolicy, OverlapPolicy, Queue
 from rota.domain.errors import Corrupt, Unavailable
 from rota.engine.clock import Clock, SystemClock
 from rota.stores.sqlite.store import SqliteStore
@@ -410,6 +410,24 @@ async def test_a_query_of_other_bytes_than_ascii_is_malformed(tmp_path: Path) ->
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         found = problem(await client.get(SCHEDULES), 400, "malformed")
         assert found["detail"] == "the query has bytes outside ASCII; write each of them as %XX"
+
+
+WRONG_CALLS: list[tuple[str, Any, str]] = [
+    ("submit", {"kind": ["echo"]}, "kind: ['echo'] is not a text"),
+    ("start_workflow", {"kind": {"a": 1}}, "kind: {'a': 1} is not a text"),
+    ("submit_many", {"tasks": [[{"a": "echo"}, {}]]}, "kind: {'a': 'echo'} is not a text"),
+    ("create_schedules", {"schedules": {"a": 0}}, "schedule 'a': options: 0 is not a dict"),
+    ("apply", {"source": {}, "plan": "today"}, "plan: 'today' is not a plan"),
+    ("apply", {"source": {}, "plan": [1, "x"]}, "plan: 1 is not a time"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "said"), WRONG_CALLS, ids=str)
+async def test_a_wrong_argument_of_a_call_is_named(tmp_path: Path, name: str, given: Any, said: str) -> None:
+    async with client_of(create_app(f"sqlite:///{tmp_path}/rota.db", app=App())) as client:
+        answer = await client.post(f"{ROOT}/calls/{name}", json=given)
+        assert answer.status_code == 422
+        assert answer.json()["detail"].startswith(said)
 
 
 async def test_head_is_get_without_the_body(tmp_path: Path) -> None:

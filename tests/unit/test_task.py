@@ -51,7 +51,7 @@ P, R, C, F, X, E, A = (
 
 
 def submitted(**options: Any) -> Task:
-    return admit("t1", Submission(kind="send", **options), "default", NOW, Limits(), "ann")
+    return admit("t1", Submission(**{"kind": "send", **options}), "default", NOW, Limits(), "ann")
 
 
 def claimed(task: Task, now: datetime = NOW, defaults: Defaults | None = None, lease_id: str = "L1") -> Task:
@@ -194,6 +194,8 @@ def test_times_given_in_other_zones_are_kept_in_utc() -> None:
     [
         ({"queue": ""}, "queue"),
         ({"queue": None}, "queue"),
+        ({"kind": {"a": 1}}, "kind"),
+        ({"kind": None}, "kind"),
         ({"priority": 256}, "priority"),
         ({"priority": None}, "priority"),
         ({"input": {1, 2}}, "input"),

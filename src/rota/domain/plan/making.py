@@ -198,11 +198,12 @@ def make(
 def basis_of(
     declared: Declaration, stored: Stored, actor: str, *, prune: bool = False, force: bool = False
 ) -> str | None:
-    """Stands for all that a plan follows from, beside its time; None if what is declared is no plain data."""
+    """Stands for all that a plan follows from, beside its time; None if what is declared is no plain data: it is made
+    then, and refuses what it cannot take."""
     try:
         said = (declared.calendars, declared.templates, declared.schedules)
         told = stored_bytes((said, stored.tenant, stored.versions, stored.limits, actor, prune, force))
-    except TypeError:
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return None
     return blake2b(told, digest_size=16).hexdigest()
 

@@ -54,8 +54,9 @@ def check_submission(asked: Submission) -> Checked:
     is_unique = asked.unique_for is not None or bool(asked.unique_by)
     if is_unique and asked.idempotency_key is not None:
         raise Invalid("idempotency_key", "unique_for or unique_by is given, too", "give one of them")
-    if asked.kind in COMMAND_KINDS and asked.command is None:
-        raise Invalid("kind", f"{asked.kind!r} runs the commands of templates", "execute a template instead")
+    kind = check_kind(asked.kind)
+    if kind in COMMAND_KINDS and asked.command is None:
+        raise Invalid("kind", f"{kind!r} runs the commands of templates", "execute a template instead")
     fields = asdict(asked)
     given = {
         name: check(name, value)
@@ -64,7 +65,7 @@ def check_submission(asked: Submission) -> Checked:
     }
     if is_unique:
         given.setdefault("unique_by", DEFAULT_PARTS)
-    given |= {"kind": check_kind(asked.kind), "metadata": check_metadata(asked.metadata)}
+    given |= {"kind": kind, "metadata": check_metadata(asked.metadata)}
     return Checked(**fields | given)
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 from fastapi import Depends, Header, Path, Query, Request, Response
 
-from ...domain.checks import check_key
+from ...domain.checks import check_key, check_kind
 from ...domain.errors import Invalid, NotFound, RotaError, Unavailable
 from ...domain.ids import derived_id
 from ...domain.model import ApiKey, NodeState, Role, Tenant
@@ -178,8 +178,9 @@ class Service:
         assert self._access is not None
         return self._access
 
-    def check_known(self, field: str, kind: str, *, is_workflow: bool) -> None:
+    def check_known(self, field: str, given: object, *, is_workflow: bool) -> None:
         """Refuse a kind that is registered here as something else; in strict mode, one that is not registered, too."""
+        kind = check_kind(given, field)
         handler = None if self.app is None else self.app.handlers.get(kind)
         may_be = handler is None or handler.is_workflow == is_workflow
         if self.app is None or (may_be and not self._is_strict):

@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ....domain.checks import check_key
+from ....domain.checks import check_key, check_text, shown
+from ....domain.errors import Invalid
 from ....domain.model import Schedule, ScheduleStatus, Target
 from ....domain.plan import Declaration, Plan, Stored, basis_of, naming, of_calendar, of_schedule, of_template
 from ....domain.plan import make as make_plan
@@ -21,6 +22,7 @@ from ... import calendar_sources, files
 from ...redaction import carried, restored
 from .. import arguments
 from ..arguments import check_registered
+from ..timings import given_time
 from .base import Calls, Report
 
 __all__ = ["PlanCalls"]
@@ -54,7 +56,7 @@ class PlanCalls(Calls):
         token), only if that still holds. What the file no longer has is paused with `prune`; what was edited by hand is
         overwritten with `force`. `report` is called with 1 for each schedule of the file that has been compared and for
         each that is ready to be written. Then all are written at once."""
-        at, token = (plan.at, plan.token) if isinstance(plan, Plan) else plan or (None, None)
+        at, token = _time_and_token(plan)
         declared = await self._declaration_of(source)
         if isinstance(plan, Plan):
             known = plan
@@ -151,6 +153,17 @@ class PlanCalls(Calls):
             new=new,
             changes=changes,
         )
+
+
+def _time_and_token(plan: object) -> tuple[datetime | None, str | None]:
+    match plan:
+        case None:
+            return None, None
+        case Plan():
+            return plan.at, plan.token
+        case [at, token]:
+            return given_time("plan", at), check_text("plan", token)
+    raise Invalid("plan", f"{shown(plan)} is not a plan", "give one, or its time and its token")
 
 
 def _counting(report: Report | None) -> Callable[[int], None]:

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from msgspec import UNSET
 
 from ....domain import recurrence
-from ....domain.checks import check_choice, check_key, check_number
+from ....domain.checks import check_choice, check_key, check_number, shown
 from ....domain.errors import Invalid, NotFound, Refused
 from ....domain.model import (
     Backfill,
@@ -53,6 +53,7 @@ __all__ = ["ScheduleCalls"]
 
 MOST_VERSIONS = 1_000_000_000
 PURGED_AT_ONCE = 1000
+_MANY = 'give {"a-key": {"cron": …, "task_type": …}, …}'
 
 
 class ScheduleCalls(Calls):
@@ -79,13 +80,13 @@ class ScheduleCalls(Calls):
     async def create_schedules(self, schedules: Mapping[str, ScheduleOptions]) -> list[Schedule]:
         """Create many schedules in one transaction, all of them or none: by key, the options of `create_schedule`."""
         if not isinstance(schedules, Mapping):
-            raise Invalid(
-                "schedules", "they are not a dict", 'give {"a-key": {"cron": …, "task_type": …}, …}'
-            )
+            raise Invalid("schedules", "they are not a dict", _MANY)
         now = await self.now()
         made = []
         for key, options in schedules.items():
             with naming("schedule", str(key)):
+                if not isinstance(options, Mapping):
+                    raise Invalid("options", f"{shown(options)} is not a dict", _MANY)
                 declared = self._declared(check_key(key), options, now)
                 self._check_target(declared.target)
                 made.append(declared)
