@@ -110,6 +110,19 @@ WRONG: list[Row] = [
         "it is given twice",
     ),
     ("POST", V1, [], "body", "[] is not accepted; give an object"),
+    ("POST", V1, {"schedule_type": True}, "schedule_type", "true is not known"),
+    # what is said in JSON's words, whoever says it
+    (
+        "POST",
+        SCHEDULES,
+        {**BODY, "pauseOnFailure": "often"},
+        "pauseOnFailure",
+        'pauseOnFailure: "often" is not accepted; give true, false or a whole number from 0 to 100',
+    ),
+    ("POST", SCHEDULES, {**BODY, "pauseOnFailure": 101}, "pauseOnFailure", "101 is not accepted"),
+    ("POST", SCHEDULES, {**BODY, "jitterSeconds": [None]}, "jitterSeconds", "[null] is not a duration"),
+    ("POST", f"{ROOT}/templates", {"kind": "echo", "enabled": None}, "enabled", "give true or false"),
+    ("POST", f"{ROOT}/templates", {"kind": "echo", "queue": None}, "queue", "null is not a text"),
     # which of several shapes it is
     ("POST", SCHEDULES, timing(type="hourly"), "scheduleType.type", f'"hourly" is not known; {TYPES}'),
     ("POST", SCHEDULES, timing(cron="0 9 * * *"), "scheduleType.type", f"it is missing; {TYPES}"),

@@ -6,6 +6,7 @@ text such as 5m; its field is named `timeoutSeconds`, and accepted as `timeout`,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,9 @@ from pydantic import (
     Field,
     JsonValue,
     Strict,
+    ValidationError,
     WithJsonSchema,
+    WrapValidator,
     model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
@@ -55,6 +58,7 @@ __all__ = [
     "Time",
     "Whole",
     "as_given",
+    "as_json",
     "body_fields",
     "body_name",
     "camel",
@@ -174,8 +178,17 @@ def _in_seconds(value: Any) -> Any:
         return int(span) if span.is_integer() else span
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         accepted = "give a number of seconds, or a text such as 5m"
-        raise ValueError(f"{shown(value)} is not a duration; {accepted}")
+        raise ValueError(f"{as_json(value)} is not a duration; {accepted}")
     return value
+
+
+def as_json(value: object) -> str:
+    """The value as it was written, cut short."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return shown(value)
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 Seconds = Annotated[float, InSeconds()]
@@ -228,7 +241,8 @@ def _body_type(shape: type, name: str, option: Option, policy: type[BaseModel]) 
         length = Field(min_length=_whole(option.least), max_length=_whole(option.most))
         return Kind if option.pattern else Annotated[str, Strict(), length]
     if kind is int:
-        return Annotated[Whole, bounds] if option.alone is None else Flag | Annotated[Whole, bounds]
+        number = Annotated[Whole, bounds]
+        return number if option.alone is None else Annotated[Flag | number, _flag_or_number(option)]
     if kind == Duration:
         return Annotated[float, InSeconds(option.least or 0, option.most or LONGEST.total_seconds())]
     if kind is float:
@@ -246,6 +260,19 @@ _TYPES: dict[Any, Any] = {
     Iterable[str]: Tags,
     Mapping[str, Any]: Metadata,
 }
+
+
+def _flag_or_number(option: Option) -> WrapValidator:
+    """One sentence for the field, where pydantic has one for each of the two, under names of its own."""
+
+    def check(value: Any, handle: Callable[[Any], Any]) -> Any:
+        try:
+            return handle(value)
+        except ValidationError:
+            accepted = f"true, false or a whole number from {option.least} to {option.most:,}"
+            raise ValueError(f"{as_json(value)} is not accepted; give {accepted}") from None
+
+    return WrapValidator(check)
 
 
 def _whole(number: float | None) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,10 +16,10 @@ from msgspec import UNSET, UnsetType
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from ...domain.checks import MAX_DEPTH, NAME_RULE, shown
+from ...domain.checks import MAX_DEPTH, NAME_RULE
 from ...domain.errors import Refused, RotaError, Unavailable
 from ..shapes import Answer
-from .fields import as_given, in_words_of
+from .fields import as_given, as_json, in_words_of
 
 __all__ = [
     "CONTENT_TYPE",
@@ -182,7 +181,16 @@ def from_error(error: RotaError, request: Request) -> Problem:
         sentence = f"name: {taken}; choose another, or delete the schedule that has it"
     if error.code == "stale_version":
         members["current_version"] = error.details["found"]
-    return Problem(status_of(error), error.code, sentence, **members)
+    return Problem(status_of(error), error.code, _PYTHON.sub(_of_json, sentence), **members)
+
+
+_PYTHON = re.compile(r"(?<!['\"\w])(None|True|False|a dict)(?!['\"\w])")
+_JSON = {"None": "null", "True": "true", "False": "false", "a dict": "an object"}
+"""Words of the domain's sentences for which JSON has its own."""
+
+
+def _of_json(word: re.Match[str]) -> str:
+    return _JSON[word[0]]
 
 
 def _from_store(error: RotaError, request: Request) -> Problem:
@@ -296,14 +304,13 @@ _WORDS: Mapping[str, Words] = {
     "string_too_long": lambda given, about: (
         f"{len(given):,} characters are too many; the most is {about['max_length']:,}"
     ),
-    "string_pattern_mismatch": lambda given, about: f"{_json(given)} is not a valid name; {NAME_RULE}",
-    "string_unicode": lambda given, about: "it holds a character that UTF-8 cannot carry; give valid text",
-    "greater_than_equal": lambda given, about: f"{_json(given)} is too small; the least is {about['ge']:g}",
-    "less_than_equal": lambda given, about: f"{_json(given)} is too large; the most is {about['le']:,}",
-    "literal_error": lambda given, about: f"{_json(given)} is not known; {_choices(about['expected'])}",
-    "enum": lambda given, about: f"{_json(given)} is not known; {_choices(about['expected'])}",
+    "string_pattern_mismatch": lambda given, about: f"{as_json(given)} is not a valid name; {NAME_RULE}",
+    "greater_than_equal": lambda given, about: f"{as_json(given)} is too small; the least is {about['ge']:g}",
+    "less_than_equal": lambda given, about: f"{as_json(given)} is too large; the most is {about['le']:,}",
+    "literal_error": lambda given, about: f"{as_json(given)} is not known; {_choices(about['expected'])}",
+    "enum": lambda given, about: f"{as_json(given)} is not known; {_choices(about['expected'])}",
     "too_long": lambda given, about: f"there are too many; the most is {about['max_length']}",
-    "none_required": lambda given, about: f"{_json(given)} is not accepted; leave it out",
+    "none_required": lambda given, about: f"{as_json(given)} is not accepted; leave it out",
     "recursion_depth_exceeded": lambda given, about: (
         f"it is nested too deeply; the most is {MAX_DEPTH} levels"
     ),
@@ -318,24 +325,15 @@ def _wrong_value(error: Mapping[str, Any], field: str) -> str:
     given: Any = error.get("input")
     about: Mapping[str, Any] = error.get("ctx", {})
     if kind.startswith("union_tag"):
-        problem = f"{_json(given.get('type'))} is not known" if "type" in given else "it is missing"
+        problem = f"{as_json(given.get('type'))} is not known" if "type" in given else "it is missing"
         return f"{problem}; accepted are {_VARIANTS[field]}"
     words = _WORDS.get(kind)
     if words is not None:
         return words(given, about)
     wanted = _KINDS.get(kind.partition("_")[0], "another value")
-    return f"{_json(given)} is not accepted; give {wanted}"
+    return f"{as_json(given)} is not accepted; give {wanted}"
 
 
 def _choices(expected: str) -> str:
     """Pydantic's `'a', 'b' or 'c'` in our words."""
     return f"accepted are {expected.replace(chr(39), '').replace(' or ', ' and ')}"
-
-
-def _json(value: object) -> str:
-    """The value as it was written, cut short."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return shown(value)
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -19,7 +19,7 @@ from pydantic import (
 
 from ....domain.model import Runtime
 from ....domain.options import RetryPolicyOptions, TemplateOptions
-from ..fields import Flag, InSeconds, Json, Name, Text, Time, body_fields, camel, said_once
+from ..fields import Flag, InSeconds, Json, Name, Text, Time, as_json, body_fields, camel, said_once
 from ..problems import wrong
 from ..tenants.schemas import Command, ReadOnly, Version
 
@@ -40,7 +40,7 @@ class SnakeBody(BaseModel):
 
 def _task_type(value: object) -> object:
     if value not in list(Runtime):
-        raise ValueError(f"{value!r:.60} is not known; accepted are {', '.join(Runtime)}")
+        raise ValueError(f"{as_json(value)} is not known; accepted are {', '.join(Runtime)}")
     return value
 
 
@@ -174,7 +174,7 @@ def _schedule_type(given: Any) -> str:
         return "once"  # whatever it is, it is refused there
     kind = _given(given, "schedule_type")
     if not isinstance(kind, str) or kind not in FIELD_OF:
-        problem = "it is missing" if kind is None else f"{kind!r:.60} is not known"
+        problem = "it is missing" if kind is None else f"{as_json(kind)} is not known"
         raise wrong("schedule_type", f"schedule_type: {problem}; accepted are once, interval and cron")
     return kind
 
