@@ -430,6 +430,8 @@ WRONG_CALLS: list[tuple[str, Any, str]] = [
     ("start_workflow", {"kind": {"a": 1}}, "kind: {'a': 1} is not a text"),
     ("submit_many", {"tasks": [[{"a": "echo"}, {}]]}, "kind: {'a': 'echo'} is not a text"),
     ("create_schedules", {"schedules": {"a": 0}}, "schedule 'a': options: 0 is not a dict"),
+    ("export", {"schedules": 5}, "schedules: 5 names no schedule"),
+    ("export", {"schedules": [5]}, "schedule_id: 5 is not a text"),
     ("apply", {"source": {}, "plan": "today"}, "plan: 'today' is not a plan"),
     ("apply", {"source": {}, "plan": [1, "x"]}, "plan: 1 is not a time"),
 ]

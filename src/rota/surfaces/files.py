@@ -64,6 +64,8 @@ def _text(field: str, path: Path) -> str:
         raise Invalid(field, f"{path} cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError:
         raise Invalid(field, f"{path} is not UTF-8 text") from None
+    except ValueError:  # a NUL, or what no file system can carry
+        raise Invalid(field, f"{str(path)!r:.60} cannot be the name of a file") from None
 
 
 def _with_events(document: Document, folder: Path) -> Document:
@@ -95,7 +97,9 @@ def read_text(text: str, format: str, name: str = "it", report: Report | None = 
 
 
 def _is_view(document: object) -> bool:
-    return isinstance(document, Mapping) and document.keys() >= {"id", "target_type"}
+    return isinstance(document, Mapping) and all(
+        isinstance(document.get(each), str) for each in ("id", "target_type")
+    )
 
 
 def _of_view(view: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,6 +198,8 @@ def _read_yaml(text: str, report: Report) -> Any:
     def construct_mapping(loader: Any, node: Any, deep: bool = False) -> Any:
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key.value, str):
+                raise ValueError(f"the key in line {key.start_mark.line + 1} is no text")
             if key.value in seen and key.tag != _MERGE:
                 raise ValueError(f"{key.value!r} is there twice, again in line {key.start_mark.line + 1}")
             seen.add(key.value)
@@ -209,6 +215,12 @@ def _read_yaml(text: str, report: Report) -> Any:
         return yaml.load(source, Loader=type("Loader", (base,), own))
     except yaml.YAMLError as problem:
         raise ValueError(str(problem)) from None
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+    ):  # as PyYAML reads `!!timestamp x`, `!!bool x` and `!!int ''`
+        raise ValueError("a value is not what its tag says") from None
 
 
 class _Source(BytesIO):

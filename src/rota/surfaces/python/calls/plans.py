@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ....domain.checks import check_key, check_text, shown
+from ....domain.checks import check_key, check_schedule_ids, check_text, shown
 from ....domain.errors import Invalid
 from ....domain.model import Schedule, ScheduleStatus, Target
 from ....domain.plan import Declaration, Plan, Stored, basis_of, naming, of_calendar, of_schedule, of_template
@@ -71,7 +71,11 @@ class PlanCalls(Calls):
     async def export(self, schedules: Sequence[str] | None = None) -> dict[str, dict[str, dict[str, Any]]]:
         """All schedules, templates and calendars, as a file would declare them; or only those schedules, with the
         templates that they run and the calendars that they name. Completed schedules are left out."""
-        names = None if schedules is None else [check_key(each) for each in schedules]
+        names = (
+            None
+            if schedules is None
+            else [check_key(each) for each in check_schedule_ids("schedules", schedules)]
+        )
         stored, _ = await self.store.read(commands.read_stored(self.tenant, names))
         aliases = {each.id: each.alias for each in stored.templates.values()}
         kept = [each for each in stored.schedules.values() if each.status is not ScheduleStatus.COMPLETED]
