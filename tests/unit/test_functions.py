@@ -132,6 +132,8 @@ def test_a_function_is_pickled_by_its_name() -> None:
     ("register", "sentence"),
     [
         (lambda app: app.task(lambda n: n), "kind: this function has no name; give one"),
+        (lambda app: app.task("x")(int), "function: no signature found for builtin type"),
+        (lambda app: app.task("x")(5), "function: 5 is not a callable object; register a function"),
         (lambda app: app.task("a b"), "kind: 'a b' is not a valid name"),
         (lambda app: (app.task("a")(print_it), app.task("a")), "kind: 'a' already has a handler"),
         (lambda app: app.task("a", max_retries=-1), "max_retries: -1 is not accepted"),

@@ -195,7 +195,12 @@ class Signature:
     # Made at registration
 
     def _resolve(self, hints: _Hints) -> None:
-        self._signature = inspect.signature(self._function)
+        try:
+            self._signature = inspect.signature(self._function)
+        except (TypeError, ValueError) as problem:
+            raise Invalid(
+                "function", str(problem), "register a function whose parameters are known"
+            ) from None
         parameters = list(self._signature.parameters.values())
         if self._context_first and parameters and parameters[0].kind is not parameters[0].VAR_POSITIONAL:
             del parameters[0]
