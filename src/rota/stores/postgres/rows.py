@@ -89,8 +89,8 @@ def _plain(names: str, type: str = "text") -> tuple[_SqlColumn, ...]:
 
 _EXTRA_COLUMNS: dict[type[Record], tuple[_SqlColumn, ...]] = {
     Task: (
-        *_plain("attempt max_retries", "integer"),
-        *_plain("started_at updated_at", "timestamptz"),
+        *_plain("attempt max_retries passed", "integer"),
+        *_plain("started_at updated_at slot_until", "timestamptz"),
         *_plain("timeout", "interval"),
         *_plain("lease_id"),
         _SqlColumn("asks_at", lambda task: task.asks_at, "timestamptz"),

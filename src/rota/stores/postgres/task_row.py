@@ -53,6 +53,8 @@ _IN_COLUMNS = (
     "lease_expires_at",
     "worker_id",
     "cancel_requested",
+    "passed",
+    "slot_until",
     "line",
     "status",
     "tags",
@@ -66,7 +68,7 @@ _OWN = _IN_COLUMNS.index("tenant")
 _PLAIN = _IN_COLUMNS.index("status")
 _OUTPUT = _IN_COLUMNS.index("output")
 _KNOWN = {"status", *_IN_COLUMNS[:_PLAIN]} - {"available_at"}
-_TIMES = [name for name in _IN_COLUMNS if name.endswith("_at")]
+_TIMES = [name for name in _IN_COLUMNS if name.endswith(("_at", "_until"))]
 _AS_TEXT = ("retry_policy", "output", "progress", "body")
 
 

@@ -28,10 +28,12 @@ create table {schema}.task (
   lease_expires_at timestamptz,
   lined_at timestamptz,
   asks_at timestamptz,
+  slot_until timestamptz,
   returned_at timestamptz generated always as (case when status = 'pending' and not is_parked and updated_at <> created_at then updated_at end) stored,
   output json,
   progress json,
   max_retries integer,
+  passed integer not null default 0,
   retry_policy json,
   timeout interval,
   tags text[],
@@ -367,6 +369,8 @@ comment on column {schema}.task.available_at is 'Not before this time; later for
 comment on column {schema}.task.line is 'The gate in whose line it waits; null: in none.';
 comment on column {schema}.task.lined_at is 'Since when it waits in that line.';
 comment on column {schema}.task.asks_at is 'From when on it has to ask at a gate before a worker may have it; null: it has not to.';
+comment on column {schema}.task.passed is 'How many of its gates it has passed.';
+comment on column {schema}.task.slot_until is 'The moment that a rate gave it is good until then.';
 comment on column {schema}.task.expires_at is 'If it has not started by then, it never will.';
 comment on column {schema}.task.lease_expires_at is 'While running: when the task is taken back unless its worker renews.';
 comment on column {schema}.task.worker_id is 'host:pid:… of the worker that has it.';
