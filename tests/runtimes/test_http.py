@@ -349,7 +349,10 @@ def test_addresses_that_are_public(address: str) -> None:
         ({"url": "https://e.com", "headers": {"A B": "x"}}, "command.headers: 'A B' cannot be set"),
         ({"url": "https://e.com", "headers": {"A": "x\r\ny"}}, "command.headers: A is not one line"),
         ({"url": "https://e.com", "max_redirects": 99}, "command.max_redirects: "),
-        ({"url": "https://e.com", "signing_secret": "plain"}, "command.signing_secret: "),
+        (
+            {"url": "https://e.com", "signing_secret": "plain"},
+            "command.signing_secret: expected a text such as secret:NAME",
+        ),
         (
             {
                 "url": "https://e.com",

@@ -258,12 +258,38 @@ def check_command(runtime: str, value: object) -> Command:
         made = msgspec.convert({name: given[name] for name in names & given.keys()}, wanted)
     except msgspec.ValidationError as problem:
         what, _, place = str(problem).partition(" - at `$")
-        raise Invalid(f"command{place.rstrip('`')}", what[:1].lower() + what[1:]) from None
+        raise Invalid(f"command{place.rstrip('`')}", _in_words(what[:1].lower() + what[1:])) from None
     if isinstance(made, ShellCommand):
         _check_shell(made)
     else:
         check_request(made)
     return made
+
+
+_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_TYPE = re.compile(rf"`((?:{'|'.join(_WORDS)})(?: \| (?:{'|'.join(_WORDS)}))*)`")
+_PATTERNS = {
+    "^/": "that begins with /",
+    "^[A-Za-z_][A-Za-z0-9_]{0,254}$": "of letters, digits and _ that does not begin with a digit",
+    "^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$": "that is GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS",
+    "^secret:[A-Za-z_][A-Za-z0-9_]{0,200}$": "such as secret:NAME",
+}
+
+
+def _in_words(problem: str) -> str:
+    """A sentence of msgspec's, such as "expected `str | array`, got `int`", without names of types and patterns."""
+    said, matching, pattern = problem.partition(" matching regex ")
+    if matching:
+        said += f" {_PATTERNS.get(pattern.strip(chr(39)), 'of another form')}"
+    return _TYPE.sub(lambda found: " or ".join(_WORDS[each] for each in found[1].split(" | ")), said)
 
 
 def _fields(runtime: str, value: object) -> dict[str, Any]:
