@@ -129,6 +129,25 @@ async def test_an_update_changes_nothing_if_one_has_to_ask_first(
     assert [each.id for each in await store.transact(claim(1))] == ["a"]
 
 
+async def test_an_update_changes_nothing_if_one_of_a_limited_kind_has_no_gates(store: Store) -> None:
+    """It was submitted before the limit of its kind was known."""
+    before = await put(store, task("a", gates=("g",), passed=1), task("b"), task("c", kind="other"))
+
+    async def ids(limit: int, *limited: str) -> list[str] | None:
+        async def ask(tx: Tx) -> list[Task] | None:
+            return await tx.update(ReadyTasks(at=LATER), claiming(), limit, limited=limited)
+
+        claimed = await store.transact(ask)
+        return None if claimed is None else [each.id for each in claimed]
+
+    assert await ids(2, before[1].kind) is None
+    assert [await get(store, Task, each.id) for each in before] == before
+    assert await ids(1, before[1].kind) == ["a"]
+    assert await ids(2, "other", "unknown") is None
+    assert await ids(1, "other", "unknown") == ["b"]
+    assert await ids(2) == ["c"]
+
+
 async def test_what_the_fields_imply_of_a_history_is_there_when_it_is_read(store: Store) -> None:
     until = LATER + timedelta(seconds=9)
     histories = {

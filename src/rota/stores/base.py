@@ -65,7 +65,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -166,11 +166,13 @@ class Tx(Protocol):
         a text; none is the empty text. For OpenTasks, PastExpiry and ScheduleList."""
         ...
 
-    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
+    async def update(
+        self, query: ReadyTasks, update: Update, limit: int, /, *, limited: Collection[str] = ()
+    ) -> list[Task] | None:
         """Apply an update to the tasks that the query finds, at most `limit` of them. The answer: the tasks as they are
-        stored then. None: one of them has its `asks_at` at `query.at` or before, and nothing was changed. It does what
-        `find` with a lock, `applied_to` and `put` would do; a store may do it in one statement, and commit that at
-        once. So it is the last write of a work."""
+        stored then. None: nothing was changed, since one of them has its `asks_at` at `query.at` or before, or is of
+        one of the kinds `limited` and has passed no gate. It does what `find` with a lock, `applied_to` and `put` would
+        do; a store may do it in one statement, and commit that at once. So it is the last write of a work."""
         ...
 
     def put(self, record: R, /, *, was: R | None = None) -> R:
@@ -403,11 +405,14 @@ class BufferedTx(ABC):
         self.written: set[type[Record]] = set()  # Record: what nobody waits for
         self._writable = writable
 
-    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
+    async def update(
+        self, query: ReadyTasks, update: Update, limit: int, /, *, limited: Collection[str] = ()
+    ) -> list[Task] | None:
         """Found, then changed. A store with statements of its own does better."""
         found = await self.find(query, limit, lock=True)
-        if any(task.asks_at is not None and task.asks_at <= query.at for task in found):
-            return None
+        for task in found:
+            if (not task.passed and task.kind in limited) or (task.asks_at and task.asks_at <= query.at):
+                return None
         return self.put_updated(found, update)
 
     @abstractmethod

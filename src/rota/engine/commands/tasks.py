@@ -16,7 +16,7 @@ from ...domain.errors import Invalid, Refused
 from ...domain.ids import derived_id
 from ...domain.model import Artifact, Limits, LogLine, Receipt, Run, Task, Tenant
 from ...domain.schedule import run
-from ...domain.task import Defaults, Outcome, Submission, Update
+from ...domain.task import Defaults, Outcome, Submission
 from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
 from ...stores.queries import ArtifactList, Cancelling, Cursor, HeldTasks, ReadyTasks, TaskList, UpcomingTasks
@@ -170,34 +170,28 @@ async def _held(tx: Tx, ask: Claim) -> list[Task]:
 
 
 async def _claimed(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
-    """The tasks, and how many limits turned away. All are claimed in one update, if they are plain tasks. An update
-    cannot say how a workflow is claimed, nor ask at a gate: if one of those is ready, the best of all are found first.
-    So the order is the same for all."""
-    plain = tuple(
-        sorted(
-            kind for kind, each in ask.kinds.items() if each.workflow_version is None and each.limit is None
+    """The tasks, and how many limits turned away. All are claimed in one update, if they are plain tasks, or limited
+    ones that have asked before, as most have. An update cannot say how a workflow is claimed, nor ask at a gate: if one
+    of those is ready, the best of all are claimed one by one. So the order is the same for all."""
+    plain = tuple(sorted(kind for kind, each in ask.kinds.items() if each.workflow_version is None))
+    workflows = tuple(sorted(ask.kinds.keys() - set(plain)))
+    if plain and not (workflows and await tx.find(_ready(ask, workflows, tx.now), 1)):
+        update = life.claiming(
+            worker_id=ask.worker_id, lease_id=ask.lease_id, lease=ask.lease, defaults=ask.kinds, now=tx.now
         )
-    )
-    others = tuple(sorted(ask.kinds.keys() - set(plain)))
-    update = life.claiming(
-        worker_id=ask.worker_id, lease_id=ask.lease_id, lease=ask.lease, defaults=ask.kinds, now=tx.now
-    )
-    if plain and not (others and await tx.find(_ready(ask, others, tx.now), 1)):
-        claimed = await tx.update(_ready(ask, plain, tx.now), update, ask.limit)
+        limited = [kind for kind in plain if ask.kinds[kind].limit is not None]
+        claimed = await tx.update(_ready(ask, plain, tx.now), update, ask.limit, limited=limited)
         if claimed is not None:
             return claimed, 0
-    return await _found_and_claimed(tx, ask, update)
+    return await _claimed_one_by_one(tx, ask)
 
 
-async def _found_and_claimed(tx: Tx, ask: Claim, update: Update) -> tuple[list[Task], int]:
-    """As `_claimed`. Limited tasks have asked before, mostly: if none of those found has to, and none is a workflow, it
-    is one update, too. If some have to ask, more are read than there are slots for: those that a limit turns away must
-    not hold up who is behind them, one claim after the other."""
+async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
+    """If some have to ask, more are read than there are slots for: those that a limit turns away must not hold up who
+    is behind them, one claim after the other."""
     query = _ready(ask, tuple(sorted(ask.kinds)), tx.now)
     ready = await tx.find(query, ask.limit, lock=True)
     have_to_ask = [task for task in ready if _has_to_ask(task, ask, tx.now)]
-    if not have_to_ask and all(ask.kinds[task.kind].workflow_version is None for task in ready):
-        return tx.put_updated(ready, update), 0
     if have_to_ask and len(ready) == ask.limit:
         ready = await tx.find(query, ask.limit + ASKED_AHEAD, lock=True)
         have_to_ask = [task for task in ready if _has_to_ask(task, ask, tx.now)]

@@ -269,10 +269,10 @@ order by lane.priority desc, task.available_at, task.id
 
 -- name: part held
 held as (
-  select found.id, found.asks_at
+  select found.id, found.asks_at, found.kind, found.passed
   from share as lane
   cross join lateral (
-    select task.available_at, task.id, task.asks_at from {schema}.task where {ready}
+    select task.available_at, task.id, task.asks_at, task.kind, task.passed from {schema}.task where {ready}
     order by task.available_at, task.id limit lane.most for update skip locked
   ) as found
   order by lane.priority desc, found.available_at, found.id limit :most::bigint
@@ -292,7 +292,9 @@ order by task.priority desc, task.available_at, task.id
 -- name: update_ready_tasks
 with recursive {lanes}, {shares}, {held},
 asking as (
-  select exists (select 1 from held where asks_at <= :at::timestamptz) as is_there
+  select exists (
+    select 1 from held where asks_at <= :at::timestamptz or passed = 0 and kind = any(:limited::text[])
+  ) as is_there
 ),
 changed as (
   update {schema}.task set {changes}

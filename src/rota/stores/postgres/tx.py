@@ -8,7 +8,7 @@ new schedules, though each looks for its key and counts the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -249,7 +249,9 @@ class PostgresTx(BufferedTx):
         keys = {query.key} if isinstance(query, ScheduleByKey) else set(query.keys)
         return new is not None and not any(each.tenant == query.tenant and each.key in keys for each in new)
 
-    async def update(self, query: ReadyTasks, update: Update, limit: int, /) -> list[Task] | None:
+    async def update(
+        self, query: ReadyTasks, update: Update, limit: int, /, *, limited: Collection[str] = ()
+    ) -> list[Task] | None:
         """One statement, which is the whole commit if there are no other works."""
         self.reading()
         self.writing()
@@ -258,7 +260,7 @@ class PostgresTx(BufferedTx):
         changed: list[Task] = []
         asked = limit
         while True:
-            limits = {"most": limit - len(changed)}
+            limits = {"most": limit - len(changed), "limited": list(limited)}
             args = statement.args(values_of(query, asked) | values | limits)
             rows = await self._transaction.update(statement.sql, args, commit=self._is_alone)
             if rows[0][1]:
