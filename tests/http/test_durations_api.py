@@ -93,7 +93,7 @@ def test_the_durations_of_a_stored_task_and_its_interval(quiet: Tenant, name: st
         ("", "'' is not a duration"),
         ("9999999w", "is too large; the most is 3,153,600,000"),
         ("0s", "is too small; the least is 0.001"),
-        (True, "True is not a duration; give a number of seconds, or a text such as 5m"),
+        (True, "true is not a duration; give a number of seconds, or a text such as 5m"),
         ([5], "[5] is not a duration; give a number of seconds"),
         ({}, "{} is not a duration"),
     ],
