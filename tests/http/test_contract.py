@@ -123,6 +123,44 @@ def test_filters_and_pages(quiet: Tenant) -> None:
     assert seen == [f"Report {number}" for number in reversed(range(5))]
 
 
+def test_schedules_are_found_and_changed_by_their_template_and_zone(quiet: Tenant) -> None:
+    template = quiet.post("templates", {"alias": "ping", "kind": "ping"})["id"]
+    target = {"type": "template", "templateId": template}
+    quiet.post("schedules", {"name": "pings", "scheduleType": CRON, "target": target})
+    paris = {**CRON, "timezone": "Europe/Paris"}
+    quiet.post("schedules", {"name": "paris", "scheduleType": paris, "target": TARGET})
+
+    def names(**filters: Any) -> list[str]:
+        return [each["name"] for each in quiet.get("schedules", params=filters)["items"]]
+
+    assert names(templateId=template) == names(templateId="ping") == ["pings"]
+    assert names(templateId="other") == names(templateId="ping", timezone="Europe/Paris") == []
+    long = quiet.http.get(quiet.path("schedules"), params={"templateId": "x" * 256})
+    assert problem(long, 422, "invalid")["field"] == "templateId"
+    assert quiet.post("bulk/schedules/pause", {"templateId": "ping"}, 200) == {"changed": 1, "left": 0}
+    assert names(status="paused") == ["pings"]
+    bulk = {"timezone": "Europe/Paris"}
+    assert quiet.post("bulk/schedules/delete", bulk, 200) == {"changed": 1, "left": 0}
+    assert names() == ["pings"]
+
+
+def test_workflows_are_found_by_queue_tag_and_schedule(quiet: Tenant) -> None:
+    flow = {"type": "workflow", "workflowKind": "my-workflow"}
+    quiet.post("schedules", {"name": "flows", "scheduleType": CRON, "target": flow})
+    started = quiet.post("schedules/flows/trigger", {})["id"]
+    tagged = quiet.post("workflow-executions", {"kind": "my-workflow", "queue": "slow", "tags": ["a"]})["id"]
+    quiet.post("task-executions", {"kind": "echo", "queue": "slow", "tags": ["a"]})
+
+    def ids(**filters: Any) -> list[str]:
+        return [each["id"] for each in quiet.get("workflow-executions", params=filters)["items"]]
+
+    assert ids(queue="slow") == ids(tag="a") == [tagged]
+    assert ids(schedule="flows") == [started]
+    assert ids(schedule="flows", tag="a") == []
+    wrong = quiet.http.get(quiet.path("workflow-executions"), params={"status": "odd"})
+    assert problem(wrong, 422, "invalid")["field"] == "status"
+
+
 def test_bulk_changes(quiet: Tenant) -> None:
     for number in range(3):
         target = {**TARGET, "tags": ["nightly"] if number else []}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 
 from ....domain.errors import Invalid, NotFound
 from ....domain.model import Task
-from ....domain.options import SubmitOptions
+from ....domain.options import SubmitOptions, TaskFilters
 from ...shapes import listed
 from ..download import download, downloading
 from ..fields import given_options
@@ -26,6 +26,21 @@ ArtifactName = Annotated[
     str, Path(description="The name under which it was left; `result` is what the handler returned.")
 ]
 StatusFilter = Literal["pending", "running", "completed", "failed", "cancelled", "expired", "archived"]
+
+
+async def _filters(
+    status: StatusFilter | None = None,
+    kind: Annotated[str | None, Query(max_length=255)] = None,
+    queue: Annotated[str | None, Query(max_length=255)] = None,
+    schedule: Annotated[
+        str | None, Query(max_length=255, description="The id of a schedule, or its name.")
+    ] = None,
+    tag: Annotated[str | None, Query(max_length=255)] = None,
+) -> TaskFilters:
+    return {"status": status, "kind": kind, "queue": queue, "schedule": schedule, "tag": tag}
+
+
+Filters = Annotated[TaskFilters, Depends(_filters)]
 _TASKS: dict[str, Any] = {"tags": ["task executions"]}
 _WORKFLOWS: dict[str, Any] = {"tags": ["workflow executions"]}
 _ARTIFACTS: dict[str, Any] = {"tags": ["artifacts"]}
@@ -42,21 +57,10 @@ async def create(
 
 
 @router.get("/task-executions", **documented(200, answers.ExecutionsAnswer, **_TASKS))
-async def list_tasks(
-    queue: Viewer,
-    status: StatusFilter | None = None,
-    kind: Annotated[str | None, Query(max_length=255)] = None,
-    queue_name: Annotated[str | None, Query(alias="queue", max_length=255)] = None,
-    schedule: Annotated[
-        str | None, Query(max_length=255, description="The id of a schedule, or its name.")
-    ] = None,
-    tag: Annotated[str | None, Query(max_length=255)] = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-) -> Response:
+async def list_tasks(queue: Viewer, filters: Filters, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """The newest tasks that match, a page at a time."""
-    filters = {"status": status, "kind": kind, "queue": queue_name, "schedule": schedule, "tag": tag}
-    page = await queue.list(workflow=False, limit=limit, cursor=cursor, **filters)
+    filters["workflow"] = False
+    page = await queue.list(limit=limit, cursor=cursor, **filters)
     return answer(listed(answers.ExecutionsAnswer, page, answers.execution))
 
 
@@ -136,14 +140,11 @@ async def start(
 
 @router.get("/workflow-executions", **documented(200, answers.ExecutionsAnswer, **_WORKFLOWS))
 async def list_workflows(
-    queue: Viewer,
-    status: StatusFilter | None = None,
-    kind: Annotated[str | None, Query(max_length=255)] = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    queue: Viewer, filters: Filters, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     """The newest workflows that match, a page at a time."""
-    page = await queue.list(workflow=True, limit=limit, cursor=cursor, status=status, kind=kind)
+    filters["workflow"] = True
+    page = await queue.list(limit=limit, cursor=cursor, **filters)
     return answer(listed(answers.ExecutionsAnswer, page, answers.execution))
 
 

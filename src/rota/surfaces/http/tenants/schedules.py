@@ -71,6 +71,14 @@ async def list_all(
     queue: Viewer,
     status: StatusFilter | None = None,
     target: Annotated[str | None, Query(max_length=255, description="The kind of what it runs.")] = None,
+    template: Annotated[
+        str | None,
+        Query(
+            alias="templateId",
+            max_length=255,
+            description="The id of the template that it runs, or its alias.",
+        ),
+    ] = None,
     tag: Annotated[str | None, Query(max_length=255)] = None,
     timezone: Annotated[str | None, Query(max_length=255, description="The zone of its times.")] = None,
     q: Annotated[
@@ -82,7 +90,7 @@ async def list_all(
 ) -> Response:
     """The newest schedules that match, a page at a time."""
     filters: ScheduleFilters = {"status": status, "kind": target, "tag": tag, "timezone": timezone, "text": q}
-    filters["deleted"] = deleted
+    filters |= {"template_id": template, "deleted": deleted}
     page = await queue.list_schedules(limit=limit, cursor=cursor, **filters)
     return answer(listed(answers.SchedulesAnswer, page, answers.schedule))
 
@@ -103,8 +111,10 @@ async def bulk(
 ) -> Response:
     """Pause, resume or delete every schedule that matches. What cannot be changed so is counted and left."""
     filters = {"status": body.status, "kind": body.target, "tag": body.tag, "text": body.q}
+    filters |= {"template_id": body.template_id, "timezone": body.timezone}
     if not body.all and all(value is None for value in filters.values()):
-        raise Invalid("status", "no filter was given", "give status, target, tag or q, or all: true")
+        accepted = "give status, target, templateId, tag, timezone or q, or all: true"
+        raise Invalid("status", "no filter was given", accepted)
     pages = all_pages(queue.list_schedules, limit=AT_ONCE, **filters)
     # All of them before the first is changed: a change may move one out of the filter.
     matching = [each.id async for page in pages for each in page]

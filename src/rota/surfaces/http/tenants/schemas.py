@@ -311,7 +311,9 @@ class BulkBody(Body, json_schema_extra={"examples": [{"tag": "nightly"}]}):
 
     status: Literal["draft", "active", "paused", "inactive", "completed"] | None = None
     target: Kind | None = None
+    template_id: Name | None = None
     tag: Kind | None = None
+    timezone: Name | None = None
     q: Annotated[Text, Field(min_length=1)] | None = None
     all: Flag = False
     note: Text | None = None
