@@ -164,6 +164,22 @@ def test_pause_resume_enable_disable() -> None:
     assert document("schedule list --status paused")["schedules"] == []
 
 
+def test_schedules_are_found_by_their_zone_and_their_template() -> None:
+    rota(NIGHTLY)
+    rota("template create ping --kind ping")
+    rota("schedule create pings --template ping --cron '0 * * * *' --timezone Europe/Paris")
+
+    def found(filters: str) -> list[str]:
+        return [each["id"] for each in document(f"schedule list {filters}")["schedules"]]
+
+    assert found("--timezone America/New_York") == ["nightly"]
+    assert found("--timezone Europe/Paris") == found("--template ping") == ["pings"]
+    beginning = document("template show ping")["id"][:-2]
+    assert found(f"--template {beginning}") == ["pings"]
+    assert found("--template ping --timezone America/New_York") == []
+    assert "no schedules with template other in " in rota("schedule list --template other").stderr
+
+
 def test_update_changes_what_is_named() -> None:
     rota(f"{NIGHTLY} --end-at 2100-01-01 -i '[1]'")
     changed = document("schedule update nightly --cron '0 4 * * *' --priority 9 --clear end-at")

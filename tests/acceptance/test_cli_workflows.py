@@ -86,8 +86,32 @@ def test_one_that_is_cancelled_undoes_and_one_that_failed_runs_again() -> None:
     assert document(f"workflow replay {bad} --from-step divide")["status"] == "pending"
 
 
+def test_it_is_started_with_the_options_of_a_submission_and_found_by_them() -> None:
+    options = "--queue slow --priority 9 --timeout 30d --tag lamps --metadata '{\"by\": 1}' --max-retries 0"
+    made = document(f"workflow start order {options} --in 1h --retry-policy initial=5s --ttl 2h")
+    assert (made["queue"], made["priority"], made["tags"]) == ("slow", 9, ["lamps"])
+    assert (made["metadata"], made["max_retries"]) == ({"by": 1}, 0)
+    assert made["timeout_seconds"] == 30 * 86_400
+    assert made["retry_policy"]["initial_seconds"] == 5
+    assert made["available_at"] > made["created_at"]
+    assert made["expires_at"] > made["available_at"]
+    start("order --queue quick")
+    rota("submit -t mail --queue slow --tag lamps")
+
+    def found(filters: str) -> list[str]:
+        return [each["id"] for each in document(f"workflow list {filters}")["tasks"]]
+
+    assert found("--queue slow") == found("--tag lamps") == [made["id"]]
+    assert len(found("--type order")) == 2
+    assert found("--queue slow --type bad") == []
+
+
 def test_refusals() -> None:
     run = start("order")
+    both = "--at and --in were both given; give one of them"
+    assert complaint("workflow start order --in 1h --at 2100-01-01T00:00Z") == both
+    assert "'soon' is not" in complaint("workflow start order --timeout soon")
+    assert "there is no schedule 'nothing'" in complaint("workflow list --schedule nothing", code=1)
     assert "the payload is not JSON" in complaint(f"workflow signal {run} paid {{")
     deep = complaint(["workflow", "signal", run, "paid", "[" * 100_000])
     assert deep == "the payload is not JSON: it is nested too deeply"

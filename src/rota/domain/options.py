@@ -491,23 +491,23 @@ class TemplateChanges(TemplateOptions, total=False):
 class TaskFilters(TypedDict, total=False):
     """Which tasks: those that match everything given."""
 
-    status: Annotated[TaskStatus | str | None, _choice("In this state.", TaskStatus)]
-    kind: Annotated[str | None, _text("Of this kind.")]
-    queue: Annotated[str | None, _text("In this queue.")]
-    schedule: Annotated[str | None, _text("Of this schedule, by its id or name.")]
-    tag: Annotated[str | None, _text("With this tag.")]
+    status: Annotated[TaskStatus | str | None, _choice("Only those in this state.", TaskStatus)]
+    kind: Annotated[str | None, _text("Only those of this kind.")]
+    queue: Annotated[str | None, _text("Only those in this queue.")]
+    schedule: Annotated[str | None, _text("Only those that this schedule started, by its id or name.")]
+    tag: Annotated[str | None, _text("Only those with this tag.")]
     workflow: Annotated[bool | None, _flag("Only workflows, or none of them.")]
 
 
 class ScheduleFilters(TypedDict, total=False):
     """Which schedules: those that match everything given."""
 
-    status: Annotated[ScheduleStatus | str | None, _choice("In this state.", ScheduleStatus)]
-    kind: Annotated[str | None, _text("That run this kind.")]
-    template_id: Annotated[str | None, _text("That run this template, by its id or alias.")]
-    tag: Annotated[str | None, _text("Whose target has this tag.")]
-    timezone: Annotated[str | None, _text("Whose times are on the clock of this zone.")]
-    text: Annotated[str | None, _text("With this in their name, description, kind or a tag.")]
+    status: Annotated[ScheduleStatus | str | None, _choice("Only those in this state.", ScheduleStatus)]
+    kind: Annotated[str | None, _text("Only those that run this kind.")]
+    template_id: Annotated[str | None, _text("Only those that run this template, by its id or alias.")]
+    tag: Annotated[str | None, _text("Only those whose target has this tag.")]
+    timezone: Annotated[str | None, _text("Only those whose times are on the clock of this zone.")]
+    text: Annotated[str | None, _text("Only those with this in their name, description, kind or a tag.")]
     deleted: Annotated[bool | None, _flag("Deleted ones, too.")]
 
 

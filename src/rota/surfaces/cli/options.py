@@ -229,14 +229,33 @@ _FLAGS = {
     "tags": "--tag",
     "schedule_at": "--at",
     "task_type": "--task-type",
+    "template_id": "--template",
     "timings": "--timing",
     "rules": "--rule",
     "windows": "--window",
 }
 """Shorter to type than the name."""
-_COMPLETED = {"task_type": "kinds", "timezone": "zones"}
+_COMPLETED = {
+    "kind": "kinds",
+    "schedule": "schedules",
+    "task_type": "kinds",
+    "template_id": "templates",
+    "timezone": "zones",
+}
 """Names that `completing` completes in a shell."""
-_METAVARS = {"cron": "LINE", "rrule": "RULE", "timezone": "ZONE", "task_type": "TYPE"}
+_METAVARS = {
+    "cron": "LINE",
+    "kind": "TYPE",
+    "queue": "NAME",
+    "rrule": "RULE",
+    "schedule": "ID",
+    "tag": "NAME",
+    "task_type": "TYPE",
+    "template_id": "NAME",
+    "timezone": "ZONE",
+}
+_NAMED = {"schedule": SCHEDULE, "template_id": TEMPLATE}
+_OTHER_FLAGS = {"kind": ["-t", "--type"], "run_at": ["--at"], "task_type": ["-t", "--type", "--kind"]}
 
 
 def together(*options: Decorator) -> Decorator:
@@ -318,13 +337,15 @@ def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[d
     elif name == "metadata":
         settings |= {"type": JSON, "metavar": "JSON"}
     else:
-        settings["metavar"] = _METAVARS.get(name, "NAME" if option.pattern else "TEXT")
+        settings |= {
+            "type": _NAMED.get(name),
+            "metavar": _METAVARS.get(name, "NAME" if option.pattern else "TEXT"),
+        }
     if name in _COMPLETED:
         from . import completing
 
         settings["shell_complete"] = getattr(completing, _COMPLETED[name])
-    others = {"task_type": ["-t", "--type", "--kind"], "run_at": ["--at"]}.get(name, [])
-    return click.option(*others, flag, name, **settings)
+    return click.option(*_OTHER_FLAGS.get(name, []), flag, name, **settings)
 
 
 def _typed(name: str) -> str:

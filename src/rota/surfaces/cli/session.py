@@ -21,7 +21,7 @@ __all__ = ["Session", "with_session"]
 
 T = TypeVar("T")
 _PAGES = ("limit", "cursor", "deleted")
-_FLAGS = {"kind": "type", "schedule_id": "schedule"}
+_FLAGS = {"kind": "type", "schedule_id": "schedule", "template_id": "template"}
 """Filters as they are typed."""
 
 

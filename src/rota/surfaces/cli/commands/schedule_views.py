@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from ....domain import recurrence
 from ....domain.errors import NotFound
 from ....domain.model import RunStatus, Schedule, ScheduleStatus, TemplateTarget
+from ....domain.options import ScheduleFilters
 from ....domain.recurrence import After, Interval, RRule, Several, Simple, Timing
 from ... import words
 from ...durations import coarse, relative, short
 from ...versions import deleted_because, differences
 from .. import completing
 from ..command import command
-from ..options import TIME, WALL_TIME, page_options
+from ..options import TIME, WALL_TIME, page_options, shape_options
 from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 from .schedules import schedule_argument
@@ -46,17 +47,14 @@ MOST_TIMES = 10_000
 
 @command(
     name="list",
-    examples=["rota schedule list", "rota schedule list --status paused", "rota schedule list --json"],
+    examples=[
+        "rota schedule list",
+        "rota schedule list --status paused",
+        "rota schedule list --timezone Europe/Paris --template backup",
+        "rota schedule list --json",
+    ],
 )
-@click.option(
-    "--status",
-    type=click.Choice(["active", "paused", "draft", "completed"]),
-    help="Only schedules in this state.",
-)
-@click.option("-t", "--type", "--kind", "kind", metavar="TYPE", help="Only schedules of this kind of task.")
-@click.option("--tag", metavar="NAME", help="Only schedules whose tasks have this tag.")
-@click.option("--text", metavar="TEXT", help="Only those with this in their id or description.")
-@click.option("--deleted", is_flag=True, help="Deleted ones, too.")
+@shape_options(ScheduleFilters)
 @page_options(50)
 @with_session
 def list_schedules(session: Session, **filters: Any) -> None:

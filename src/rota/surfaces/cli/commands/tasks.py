@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....domain.model import FOREVER
-from ....domain.options import SubmitOptions
+from ....domain.options import SubmitOptions, TaskFilters
 from ....domain.serving import waited_for
 from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
 from ..command import command
-from ..options import DURATION, JSON_TEXT, SCHEDULE, json_lines, page_options, shape_options, together
+from ..options import DURATION, JSON_TEXT, json_lines, page_options, shape_options, together
 from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 
@@ -27,41 +27,29 @@ if TYPE_CHECKING:
 __all__ = [
     "archive",
     "cancel",
+    "check_times",
+    "chosen_options",
     "history",
     "list_tasks",
     "replay",
     "show_page",
     "status",
     "submit",
+    "submit_options",
     "task_filters",
     "wait",
 ]
 
-STATUSES = ("pending", "running", "completed", "failed", "cancelled", "expired", "archived")
 BATCH = 500
 
-task_filters = together(
-    click.option("--status", type=click.Choice(STATUSES), help="Only tasks in this state."),
-    click.option(
-        "-t",
-        "--type",
-        "--kind",
-        "kind",
-        metavar="TYPE",
-        shell_complete=completing.kinds,
-        help="Only tasks of this kind.",
-    ),
-    click.option("--queue", metavar="NAME", help="Only tasks of this queue."),
-    click.option(
-        "--schedule",
-        type=SCHEDULE,
-        metavar="ID",
-        shell_complete=completing.schedules,
-        help="Only tasks that this schedule started.",
-    ),
-    click.option("--tag", metavar="NAME", help="Only tasks with this tag."),
+task_filters = shape_options(TaskFilters, leave_out=("workflow",))
+"""The filters of commands about tasks; `rota workflow list` is for workflows alone."""
+
+submit_options = together(
+    click.option("--in", "--delay", "delay", type=DURATION, help="Run it after this long: 30s 5m 1h 7d 2w."),
+    shape_options(SubmitOptions),
 )
-"""The filters that `list`, `cancel --all` and `tail` share."""
+"""The options of a submission. `check_times` and `chosen_options` take what was given."""
 
 
 @command(
@@ -92,8 +80,7 @@ task_filters = together(
     help="Its input: JSON, @file, or - for stdin; JSON lines: a task each.",
 )
 @click.option("--lines", is_flag=True, help="Take every line of the input as a task of its own.")
-@click.option("--in", "--delay", "delay", type=DURATION, help="Run it after this long: 30s 5m 1h 7d 2w.")
-@shape_options(SubmitOptions)
+@submit_options
 @with_session
 def submit(session: Session, task_type: str, text: str | None, lines: bool, **given: Any) -> None:
     """Submit a task, to run now or later.
@@ -106,13 +93,10 @@ def submit(session: Session, task_type: str, text: str | None, lines: bool, **gi
     No code is loaded: what a decorator says of submissions (queue, priority, unique_for, …) counts for
     function.submit in Python. Say it here with options."""
     inputs = [None] if text is None else json_lines(text, by_line=lines)
-    if given["schedule_at"] is not None and given["delay"] is not None:
-        raise click.UsageError("--at and --in were both given; give one of them")
-    if given["ttl"] is not None and given["expires_at"] is not None:
-        raise click.UsageError("--ttl and --expires-at were both given; give one of them")
+    check_times(given)
 
     async def submit(queue: Queue) -> None:
-        options = await _submit_options(queue, given)
+        options = await chosen_options(queue, given)
         if len(inputs) == 1 and not lines:
             _show_submitted(session, await queue.submit(task_type, inputs[0], **options))
         else:
@@ -121,8 +105,16 @@ def submit(session: Session, task_type: str, text: str | None, lines: bool, **gi
     session.run(submit, creates=True)
 
 
-async def _submit_options(queue: Queue, given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `Queue.submit`. `--in` counts on the clock of the store."""
+def check_times(given: Mapping[str, Any]) -> None:
+    """Refuse a time that is given in two ways, before a store is opened."""
+    if given["schedule_at"] is not None and given["delay"] is not None:
+        raise click.UsageError("--at and --in were both given; give one of them")
+    if given["ttl"] is not None and given["expires_at"] is not None:
+        raise click.UsageError("--ttl and --expires-at were both given; give one of them")
+
+
+async def chosen_options(queue: Queue, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `Queue.submit` and `Queue.start_workflow`. `--in` counts on the clock of the store."""
     options = {name: None if value == () else value for name, value in given.items()}
     delay = options.pop("delay")
     if delay is not None:

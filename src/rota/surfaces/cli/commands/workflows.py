@@ -11,10 +11,18 @@ import click
 from ...durations import relative, short
 from .. import completing
 from ..command import command
-from ..options import JSON_TEXT, given, one_value, page_options
+from ..options import JSON_TEXT, one_value, page_options
 from ..render import Cell, Screen, styled, written
 from ..session import Session, with_session
-from .tasks import STATUSES, about_status, contents_of, show_page
+from .tasks import (
+    about_status,
+    check_times,
+    chosen_options,
+    contents_of,
+    show_page,
+    submit_options,
+    task_filters,
+)
 
 if TYPE_CHECKING:
     from ....domain.model import Task
@@ -31,17 +39,24 @@ _LONGEST = 200
     examples=[
         'rota workflow start order -i \'{"sku":"lamp"}\'',
         "rota workflow start order -i @order.json --idempotency-key order-4711",
+        "rota workflow start order -i @order.json --in 1h --timeout 30d --tag lamps",
     ]
 )
 @click.argument("kind", shell_complete=completing.kinds)
 @click.option("-i", "--input", "text", type=JSON_TEXT, metavar="JSON", help="Its input: JSON, @file, or -.")
-@click.option("--queue", metavar="NAME", help="The queue it waits in.")
-@click.option("--idempotency-key", metavar="KEY", help="The same key and input give the same run back.")
+@submit_options
 @with_session
-def start(session: Session, kind: str, text: str | None, **options: Any) -> None:
-    """Start a workflow. Its id is printed."""
+def start(session: Session, kind: str, text: str | None, **given: Any) -> None:
+    """Start a workflow, now or later. Its id is printed.
+
+    Its --timeout is for the whole run, waits included."""
     input = _value(text, "the input")
-    task = session.run(lambda queue: queue.start_workflow(kind, input, **given(options)), creates=True)
+    check_times(given)
+
+    async def start(queue: Queue) -> Task:
+        return await queue.start_workflow(kind, input, **await chosen_options(queue, given))
+
+    task = session.run(start, creates=True)
     session.tell(task, task.id)
 
 
@@ -135,8 +150,7 @@ def _advice(task: Task) -> str:
 
 
 @command(name="list", examples=["rota workflow list", "rota workflow list --status pending --kind order"])
-@click.option("--status", type=click.Choice(STATUSES), help="Only runs in this state.")
-@click.option("--kind", metavar="KIND", help="Only runs of this kind.")
+@task_filters
 @page_options(20)
 @with_session
 def list_workflows(session: Session, **filters: Any) -> None:
