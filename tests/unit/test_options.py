@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 import pytest
+from fastapi import APIRouter, FastAPI
 
 import rota
 from rota.domain.model import TaskRequest
@@ -31,10 +32,15 @@ from rota.domain.options import (
 )
 from rota.domain.schedule.definition import FIELDS
 from rota.domain.task import Submission
+from rota.surfaces.cli.commands import schedule_views as cli_schedule_views
 from rota.surfaces.cli.commands import schedules as cli_schedules
+from rota.surfaces.cli.commands import tail as cli_tail
 from rota.surfaces.cli.commands import tasks as cli_tasks
-from rota.surfaces.http.fields import body_name
-from rota.surfaces.http.tenants import answers
+from rota.surfaces.cli.commands import templates as cli_templates
+from rota.surfaces.cli.commands import workflows as cli_workflows
+from rota.surfaces.http.fields import body_name, camel
+from rota.surfaces.http.tenants import answers, executions
+from rota.surfaces.http.tenants import schedules as http_schedules
 from rota.surfaces.http.tenants import schemas as tenants
 from rota.surfaces.http.tenants.templates import StoredTemplateAnswer
 from rota.surfaces.http.v1 import answers as v1_answers
@@ -51,6 +57,9 @@ CALLS = {
     "list": TaskFilters,
     "count": TaskFilters,
     "cancel_many": TaskFilters,
+    "cancel_page": TaskFilters,
+    "replay_many": TaskFilters,
+    "replay_page": TaskFilters,
     "create_schedule": ScheduleOptions,
     "update_schedule": ScheduleChanges,
     "preview_timing": TimingOptions,
@@ -79,11 +88,31 @@ BODIES: list[tuple[type, type, dict[str, str]]] = [
     (v1.TemplatePut, TemplateOptions, {}),
     (v1.TemplatePatch, TemplateOptions, {}),
 ]
+WORKFLOWS = {"workflow": "workflows have a list of their own"}
+FILTER_BODIES: list[tuple[type, type, dict[str, str]]] = [
+    (tenants.BulkBody, ScheduleFilters, {"deleted": "a deleted one is restored, nothing else"}),
+    (tenants.ReplayBody, TaskFilters, WORKFLOWS),
+]
+IN_LISTS_OF_SCHEDULES = {"kind": "target", "text": "q"}
+ROUTES: list[tuple[APIRouter, str, type, dict[str, str]]] = [
+    (http_schedules.router, "schedules", ScheduleFilters, {}),
+    (executions.router, "task-executions", TaskFilters, WORKFLOWS),
+    (executions.router, "workflow-executions", TaskFilters, WORKFLOWS),
+]
 ELSEWHERE = {"status": "--paused and --draft", "pause_note": "rota schedule pause --note"}
 COMMANDS: list[tuple[click.Command, type, dict[str, str]]] = [
     (cli_tasks.submit, SubmitOptions, {}),
     (cli_schedules.create, ScheduleOptions, ELSEWHERE),
     (cli_schedules.update, ScheduleOptions, ELSEWHERE),
+    (cli_templates.create, TemplateOptions, {}),
+    (cli_templates.update, TemplateOptions, {}),
+    (cli_workflows.start, SubmitOptions, {}),
+    (cli_tasks.list_tasks, TaskFilters, WORKFLOWS),
+    (cli_tasks.cancel, TaskFilters, WORKFLOWS),
+    (cli_tasks.replay, TaskFilters, WORKFLOWS),
+    (cli_tail.tail, TaskFilters, WORKFLOWS),
+    (cli_workflows.list_workflows, TaskFilters, WORKFLOWS),
+    (cli_schedule_views.list_schedules, ScheduleFilters, {}),
 ]
 UNIQUE = dict.fromkeys(options_of(UniqueOptions), "its receipt has it")
 OF_TASK = {"ttl": "expires_at", "schedule_at": "available_at", **UNIQUE}
@@ -147,6 +176,29 @@ def test_an_answer_shows_every_option(
 def test_a_body_takes_every_option(body: Any, shape: type, left_out: dict[str, str]) -> None:
     missing = {name for name in options_of(shape) if body_name(shape, name) not in body.model_fields}
     assert missing <= left_out.keys()
+
+
+@pytest.mark.parametrize(("body", "shape", "left_out"), FILTER_BODIES, ids=name_of)
+def test_a_body_takes_every_filter(body: Any, shape: type, left_out: dict[str, str]) -> None:
+    assert missing_filters(shape, set(body.model_fields)) == left_out.keys()
+
+
+@pytest.mark.parametrize(("router", "path", "shape", "left_out"), ROUTES, ids=name_of)
+def test_a_listing_over_http_takes_every_filter(
+    router: APIRouter, path: str, shape: type, left_out: dict[str, str]
+) -> None:
+    api = FastAPI()
+    api.include_router(router)
+    described = api.openapi()["paths"][f"/api/tenants/{{tenant}}/{path}"]["get"]["parameters"]
+    taken = {each["name"] for each in described if each["in"] == "query"}
+    assert missing_filters(shape, taken) == left_out.keys()
+
+
+def missing_filters(shape: type, taken: set[str]) -> set[str]:
+    """The filters that are not taken, in either spelling."""
+    renamed = IN_LISTS_OF_SCHEDULES if shape is ScheduleFilters else {}
+    spellings = {name: {renamed.get(name, name), camel(name)} for name in options_of(shape)}
+    return {name for name, accepted in spellings.items() if not accepted & taken}
 
 
 @pytest.mark.parametrize(("command", "shape", "left_out"), COMMANDS, ids=name_of)
