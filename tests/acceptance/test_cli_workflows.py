@@ -106,6 +106,14 @@ def test_it_is_started_with_the_options_of_a_submission_and_found_by_them() -> N
     assert found("--queue slow --type bad") == []
 
 
+def test_runs_of_a_schedule_are_found_by_its_name(folder: Path) -> None:
+    (folder / "yearly.py").write_text(APP.replace('workflow("bad"', 'workflow("bad", cron="0 0 1 1 *"'))
+    rota("tick yearly:app")
+    run = document("schedule trigger bad")["id"]
+    start("bad")
+    assert [each["id"] for each in document("workflow list --schedule bad")["tasks"]] == [run]
+
+
 def test_refusals() -> None:
     run = start("order")
     both = "--at and --in were both given; give one of them"
