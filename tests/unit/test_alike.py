@@ -225,6 +225,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "heartbeat_url": ("https://example.com",),
     "watch": (Watch(at=NOON, since=NOON),),
     "completed_reason": ("it is over",),
+    "ended_by_calendars": (True,),
     "metadata": ({"of": "another"},),
     "zone_data": ("2020a",),
     "applied": ({"cron": "0 * * * *"},),

@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
 from rota.domain.errors import Invalid
 from rota.domain.model import Limits, RunReason, RunTrigger, Schedule, ScheduleStatus, TaskTarget
@@ -215,6 +216,17 @@ def test_a_change_of_a_calendar_plans_anew_and_completes_only_for_a_while() -> N
     again = definition.governed(over, (XMAS,), WEDNESDAY)
     assert (again.status, again.next_run_at) == (ScheduleStatus.ACTIVE, made.next_run_at)
     assert definition.governed(made, made.calendars, WEDNESDAY) is made
+
+
+def test_whether_a_schedule_goes_on_depends_on_no_sentence() -> None:
+    """It goes on if it was its calendars that ended it, however the reason is worded."""
+    made = schedule(DAILY, XMAS)
+    over = definition.governed(made, (Covered(name="xmas", rules=("FREQ=DAILY",)),), WEDNESDAY)
+    reworded = replace(over, completed_reason="every one of its days is a holiday")
+    assert definition.governed(reworded, (XMAS,), WEDNESDAY) == definition.governed(over, (XMAS,), WEDNESDAY)
+    set_so = definition.edit(made, {"status": ScheduleStatus.COMPLETED}, WEDNESDAY, "ann", Limits())
+    alike = replace(set_so, completed_reason=over.completed_reason)
+    assert definition.governed(alike, (XMAS,), WEDNESDAY).status is ScheduleStatus.COMPLETED
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,8 @@ def _change(record: Change) -> dict[str, Any]:
     return {"version": shape.pop("number"), **shape}
 
 
-_INNER = ("zone_data", "due_at", "applied", "watch", "calendars", "excluded_from", "followers", "causes")
+_OF_CALENDARS = ("calendars", "excluded_from", "ended_by_calendars")
+_INNER = ("zone_data", "due_at", "applied", "watch", "followers", "causes", *_OF_CALENDARS)
 _NOT_SHOWN = ("id", "key", "timing", "target", "metadata", *_INNER)
 
 

@@ -149,7 +149,8 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     that wait for the end of what runs, oldest first; they count as runs. `followers` are the ids of schedules
     that come after this one; `causes` are the ends that this one has heard of, and has not fired for yet. `exclude` and
     `only` name calendars, and `calendars` is what these cover; `excluded_from` is the first time before `next_run_at`
-    that they take away. `applied` is what a file said of it last (`domain/plan`); None: no file ever did."""
+    that they take away; `ended_by_calendars`: it has completed, since they leave none. `applied` is what a file said of
+    it last (`domain/plan`); None: no file ever did."""
 
     key: str
     description: str = ""
@@ -192,6 +193,7 @@ class Schedule(Record, frozen=True, kw_only=True, tag_field="record", tag="sched
     heartbeat_url: str | None = None
     watch: Watch | None = None
     completed_reason: str | None = None
+    ended_by_calendars: bool = False
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     zone_data: str = ""
     applied: dict[str, str] | None = None

@@ -63,7 +63,6 @@ from ..recurrence import MICROSECOND, After, Interval, RRule, Several, Simple
 __all__ = [
     "LONGEST_GRACE",
     "MOST_BUFFERED",
-    "NO_DAY_LEFT",
     "Decision",
     "Fire",
     "Skip",
@@ -87,8 +86,6 @@ __all__ = [
 FIRES_PER_DECISION = 100
 MOST_BUFFERED = 100
 ROWS_PER_OUTAGE = 100
-NO_DAY_LEFT = "its calendars leave none of its times"
-"""The beginning of a reason that lies in the calendars."""
 LONGEST_GRACE = timedelta(seconds=60)
 """Of a schedule that was given none."""
 _SHORTEST = timedelta(seconds=1)
@@ -264,7 +261,8 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
         return _awaiting(schedule, after)
     nominal = schedule.next_occurrence(after)
     if nominal is None:
-        return _completed(schedule, _why_no_more(schedule, after))
+        by_calendars = _loses_all_to_calendars(schedule, after)
+        return _completed(schedule, _why_no_more(schedule, after), by_calendars=by_calendars)
     return replace(
         schedule,
         status=ScheduleStatus.ACTIVE,
@@ -272,6 +270,7 @@ def planned(schedule: Schedule, after: datetime) -> Schedule:
         due_at=due_time(schedule, nominal),
         excluded_from=_first_excluded(schedule, after, nominal),
         completed_reason=None,
+        ended_by_calendars=False,
         zone_data=zone_data(schedule),
     )
 
@@ -281,7 +280,13 @@ def _awaiting(schedule: Schedule, after: datetime) -> Schedule:
     if schedule.has_reached_end_date(after):
         return ended(schedule)
     at = schedule.next_run_at
-    waiting = replace(schedule, status=ScheduleStatus.ACTIVE, completed_reason=None, excluded_from=None)
+    waiting = replace(
+        schedule,
+        status=ScheduleStatus.ACTIVE,
+        completed_reason=None,
+        ended_by_calendars=False,
+        excluded_from=None,
+    )
     if at is not None and at > after:
         return replace(waiting, due_at=due_time(schedule, at))
     causes = schedule.causes if at is None else ()
@@ -538,7 +543,7 @@ def _within(room: int | None, fires: tuple[Fire, ...], line: tuple[Fire, ...]) -
     )
 
 
-def _completed(schedule: Schedule, reason: str) -> Schedule:
+def _completed(schedule: Schedule, reason: str, *, by_calendars: bool = False) -> Schedule:
     return replace(
         schedule,
         status=ScheduleStatus.COMPLETED,
@@ -546,22 +551,24 @@ def _completed(schedule: Schedule, reason: str) -> Schedule:
         due_at=None,
         excluded_from=None,
         completed_reason=reason,
+        ended_by_calendars=by_calendars,
     )
+
+
+def _loses_all_to_calendars(schedule: Schedule, after: datetime) -> bool:
+    """Whether a schedule that has no time after `after` would have one without its calendars."""
+    if not schedule.calendars:
+        return False
+    return recurrence.next_after(schedule.timing, after, end_at=schedule.end_at) is not None
 
 
 def _why_no_more(schedule: Schedule, after: datetime) -> str:
     if (unknown := recurrence.unknown_zone(schedule.timing)) is not None:
         return f"its time zone, {unknown}, is not known here; give it one that is"
-    if (
-        schedule.calendars
-        and recurrence.next_after(schedule.timing, after, end_at=schedule.end_at) is not None
-    ):
+    if _loses_all_to_calendars(schedule, after):
         lost = next((each for each in schedule.calendars if each.has_unknown_zone), None)
-        return (
-            NO_DAY_LEFT
-            if lost is None
-            else f"{NO_DAY_LEFT}: the time zone of {lost.name}, {lost.timezone}, is not known here"
-        )
+        why = "" if lost is None else f": the time zone of {lost.name}, {lost.timezone}, is not known here"
+        return f"its calendars leave none of its times{why}"
     if schedule.end_at is not None and recurrence.next_after(schedule.timing, after) is not None:
         return _past_end(schedule.end_at)
     return "its timing has no further time"

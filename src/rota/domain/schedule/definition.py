@@ -63,7 +63,7 @@ from ..recurrence import (
 )
 from .backfill import cancel as cancel_backfill
 from .calendars import check_rolling
-from .decision import NO_DAY_LEFT, planned, put_off_anew, resumed
+from .decision import planned, put_off_anew, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
 
@@ -338,10 +338,7 @@ def governed(schedule: Schedule, calendars: tuple[Covered, ...], now: datetime) 
     if calendars == schedule.calendars:
         return schedule
     changed = replace(schedule, calendars=calendars)
-    is_over = (schedule.completed_reason or "").startswith(NO_DAY_LEFT)
-    can_fire = schedule.status is ScheduleStatus.ACTIVE or (
-        schedule.status is ScheduleStatus.COMPLETED and is_over
-    )
+    can_fire = schedule.status is ScheduleStatus.ACTIVE or schedule.ended_by_calendars
     if schedule.deleted_at is not None or not can_fire:
         return changed
     again = planned(changed, now)
@@ -418,8 +415,8 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
 
 def as_facts(schedule: Schedule) -> dict[str, Any]:
     """A schedule as the audit shows it: plain data, without what only the tick needs."""
-    inner = ("due_at", "zone_data", "applied", "watch", "calendars", "excluded_from", "followers", "causes")
-    return facts_of(schedule, *inner)
+    of_calendars = ("calendars", "excluded_from", "ended_by_calendars")
+    return facts_of(schedule, "due_at", "zone_data", "applied", "watch", "followers", "causes", *of_calendars)
 
 
 def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -476,6 +473,7 @@ def _stopped(
         paused_by=actor if is_paused else None,
         paused_at=now if is_paused else None,
         completed_reason=None,
+        ended_by_calendars=False,
         updated_at=now,
         updated_by=actor,
     )
@@ -501,15 +499,11 @@ def _first_planned(schedule: Schedule, now: datetime) -> Schedule:
         after = schedule.timing.run_at - MICROSECOND
     first = planned(schedule, after)
     if first.status is ScheduleStatus.COMPLETED:
-        reason = first.completed_reason or ""
-        if reason.startswith(NO_DAY_LEFT):
-            field = "only" if schedule.only else "exclude"
-            raise Invalid(field, f"this schedule would never fire, because {reason}", "name others")
-        raise Invalid(
-            timing_field(schedule.timing),
-            f"this schedule would never fire, because {reason}",
-            "give a timing with a time after now, within start_at and end_at",
-        )
+        problem = f"this schedule would never fire, because {first.completed_reason}"
+        if first.ended_by_calendars:
+            raise Invalid("only" if schedule.only else "exclude", problem, "name others")
+        advice = "give a timing with a time after now, within start_at and end_at"
+        raise Invalid(timing_field(schedule.timing), problem, advice)
     return watched(first, now)
 
 
