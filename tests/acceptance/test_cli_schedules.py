@@ -298,6 +298,10 @@ def test_preview_warns(line: str, warning: str) -> None:
     assert any(warning in each for each in document(line)["warnings"])
 
 
+def test_preview_refuses_what_is_no_timing_whatever_it_is_called() -> None:
+    assert "is not a known time zone" in complaint("preview '0 0 * * *' --timezone Nowhere/never", code=2)
+
+
 def test_preview_takes_rules_and_durations() -> None:
     rule = document("preview 'FREQ=DAILY;COUNT=3' --start-at 2100-01-01T10:00:00Z --from 2100-01-01")
     assert [time["at"] for time in rule["times"]] == [f"2100-01-0{day}T10:00:00Z" for day in (1, 2, 3)]

@@ -33,6 +33,7 @@ from .occurrences import (
     with_zone,
 )
 from .rule import DayOfWeek, Frequency, MonthOfYear, RecurrenceRule
+from .ticks import NeverFires
 from .timing import (
     MICROSECOND,
     MOST_TIMINGS,
@@ -67,6 +68,7 @@ __all__ = [
     "Frequency",
     "Interval",
     "MonthOfYear",
+    "NeverFires",
     "Once",
     "Openings",
     "RRule",

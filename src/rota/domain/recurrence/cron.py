@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from .days import DaySet, Shape, month_start
 from .pattern import Pattern, TimeGrid, Within
-from .ticks import DAY
+from .ticks import DAY, NeverFires
 
 MONTHS: Final = (
     "JANUARY",
@@ -405,7 +405,7 @@ def parse_cron(expression: str, *, both: bool = False) -> CronLine:
     pattern = Pattern(days, grid)
     within = Within(pattern, _spans(years)) if years else None
     if not (days.possible() if within is None else within.any()):
-        raise ValueError(_impossible(day, month, weekday, year, of_week))
+        raise NeverFires(_impossible(day, month, weekday, year, of_week))
     repeats = any(_is_wildcard(field) for field in (second, minute, hour))
     return CronLine(fields[-len(written) :], years, repeats, of_month, of_week, both, within or pattern)
 

@@ -26,6 +26,10 @@ LATEST: Final = 253_402_300_799
 """9999-12-31 23:59:59, the last one: the horizon of every search."""
 
 
+class NeverFires(ValueError):
+    """The refusal of a timing that is understood, and has no time."""
+
+
 class Ticks(Protocol):
     def first(self, low: int, high: int) -> int | None:
         """The smallest member in `[low, high]`."""

@@ -19,7 +19,7 @@ import msgspec
 
 from ..days import ALL_MONTHS, Blocks, Comb, DaySet, month_of
 from ..pattern import Pattern, TimeGrid, TimeList
-from ..ticks import DAY, LATEST, YEAR, Never, Ticks
+from ..ticks import DAY, LATEST, YEAR, Never, NeverFires, Ticks
 from ..timing import DstFold, DstGap
 from ..walk import Elapsed, following
 from ..zones import Zone, zone
@@ -163,7 +163,7 @@ def _checked(
         return instants
     if text.added:
         return Until(instants, dtstart - 1)
-    raise ValueError(
+    raise NeverFires(
         "rrule: the rule never fires, since its BY parts and INTERVAL name no date that ever comes; "
         "accepted are rules that fire at least once"
     )

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from ..ticks import NeverFires
+
 FREQUENCIES: Final = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
 WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _LONGEST: Final = 10_000
@@ -179,7 +181,7 @@ def _numbers(name: str, parts: dict[str, str]) -> frozenset[int]:
 def _seconds(numbers: frozenset[int]) -> frozenset[int]:
     """RFC 5545 allows the leap second 60, which no clock here ever shows."""
     if numbers == {60}:
-        raise ValueError("rrule: BYSECOND 60 is a leap second and never fires; accepted are 0 to 59")
+        raise NeverFires("rrule: BYSECOND 60 is a leap second and never fires; accepted are 0 to 59")
     return numbers - {60}
 
 

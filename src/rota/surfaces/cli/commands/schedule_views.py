@@ -493,11 +493,10 @@ def _never(timing: Timing) -> str | None:
     """Why it can never fire; None if it can. What is not even an expression is refused."""
     try:
         recurrence.check(timing)
+    except recurrence.NeverFires as problem:
+        return str(problem).partition(": ")[2]
     except ValueError as problem:
-        sentence = str(problem)
-        if "never" in sentence:
-            return sentence.partition(": ")[2] or sentence
-        raise click.UsageError(sentence) from None
+        raise click.UsageError(str(problem)) from None
     return None
 
 
