@@ -328,6 +328,13 @@ def test_doctor_refuses_a_store_of_a_newer_rota(folder: Path) -> None:
     assert "FAIL store" in rota("doctor --store sqlite:///text.db", code=1).stdout
 
 
+def test_doctor_takes_no_file_for_an_older_schema_because_of_its_name(folder: Path) -> None:
+    (folder / "rota migrate.db").write_text("no database\n" * 100)
+    said = rota("doctor --store 'sqlite:///rota migrate.db'", code=1).stdout
+    assert "FAIL store" in said
+    assert "schema" not in said
+
+
 def test_migrate_plan_prints_the_sql_and_changes_nothing() -> None:
     new = "--store sqlite:///new.db"
     planned = rota(f"migrate --plan {new}").stdout

@@ -114,8 +114,9 @@ async def test_a_second_step_is_missed_then_applied(monkeypatch: pytest.MonkeyPa
     second = Migration(2, "0002_note", "alter table {schema}.task add column note text;", "x")
     known = (*migrations.migrations("postgres"), second)
     monkeypatch.setattr("rota.stores.postgres.schema.migrations", lambda dialect: known)
-    with pytest.raises(Unavailable, match="lacks 0002_note"):
+    with pytest.raises(Unavailable, match="lacks 0002_note") as lacking:
         await opened.open(migrate=False)
+    assert lacking.value.details["lacks"] == "0002_note"
     assert "add column note" in await opened.plan()
     assert await opened.migrate() == ["0002_note"]
     assert await opened.plan() == ""

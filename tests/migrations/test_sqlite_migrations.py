@@ -147,8 +147,9 @@ async def test_a_second_step_is_missed_then_applied(
     second = Migration(2, "0002_note", "alter table task add column note text;", "x")
     steps = (*migrations("sqlite"), second)
     monkeypatch.setattr("rota.stores.sqlite.schema.migrations", lambda dialect: steps)
-    with pytest.raises(Unavailable, match="lacks 0002_note"):
+    with pytest.raises(Unavailable, match="lacks 0002_note") as lacking:
         await store.open(migrate=False)
+    assert lacking.value.details["lacks"] == "0002_note"
     assert "add column note" in await store.plan()
     assert list(await store.migrate()) == ["0002_note"]
     assert await store.plan() == ""

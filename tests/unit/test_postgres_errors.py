@@ -50,3 +50,10 @@ def test_a_transaction_pooler_is_recognised(error: Exception) -> None:
     said = str(as_store_error(error, "shop on db", "reading"))
     assert "add pgbouncer=1 to the options of the address" in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("kind", [asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError])
+def test_missing_tables_are_a_fact_beside_the_words(kind: type[Exception]) -> None:
+    said = as_store_error(kind("no"), "shop on db", "reading")
+    assert "run `rota migrate`" in str(said)
+    assert said.details["lacks"] == "its tables"

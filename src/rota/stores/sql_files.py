@@ -123,4 +123,5 @@ def check_complete(store: str, known: Iterable[Migration], applied: Sequence[App
         raise no_store(store)
     if missing := pending(store, known, applied):
         names = ", ".join(step.name for step in missing)
-        raise Unavailable(f"the store at {store} lacks {names}: run `rota migrate`", is_final=True)
+        message = f"the store at {store} lacks {names}: run `rota migrate`"
+        raise Unavailable(message, is_final=True, lacks=names)

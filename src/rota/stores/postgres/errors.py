@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import asyncpg
 
@@ -48,6 +49,7 @@ _REASONS = {
     "57P02": "it crashed",
     "57P03": "it is starting up or shutting down",
 }
+_LACKING: dict[str, dict[str, Any]] = {"42P01": {"lacks": "its tables"}, "3F000": {"lacks": "its tables"}}
 _CORRUPT = ("XX001", "XX002")
 _UNDECIDED = ("08", "57P", "40003")
 """Codes of a server that stops in the middle of a statement: the commit may have been done just before."""
@@ -93,7 +95,8 @@ def as_store_error(error: BaseException, place: str, doing: str) -> StoreError:
         said = f"{reason} ({words})" if reason else f"{who_says}{words}"
         message = f"PostgreSQL ({place}) could not be used while {doing}: {said}"
         is_busy = state == _BLOCKED
-        return (Blocked if is_busy else Unavailable)(message, is_busy=is_busy, place=place)
+        kind = Blocked if is_busy else Unavailable
+        return kind(message, is_busy=is_busy, place=place, **_LACKING.get(state, {}))
     if doing == COMMITTING:
         doing += _UNKNOWN
     said = "it did not answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)

@@ -231,7 +231,7 @@ async def _open(store: Store, *, repair: bool) -> list[Finding]:
             return [Finding("store", True, store.url), _unreadable(problem, repair=repair)]
         if "missing" in problem.details:
             return [Finding("store", False, str(problem), _MISSING), *await _conditions_of_a_service(store)]
-        if "rota migrate" in str(problem):
+        if "lacks" in problem.details:
             return [
                 Finding("store", True, store.url),
                 Finding("schema", False, str(problem), "run `rota migrate`"),
