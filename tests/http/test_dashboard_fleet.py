@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -11,6 +12,9 @@ import pytest
 
 from dashboard_world import furnish
 from http_world import eventually, example_app
+from rota import Queue
+from rota.domain.model import NodeState
+from rota.stores.base import Tx
 from served import Served, serving, shown
 
 HERE = {"Sec-Fetch-Site": "same-origin"}
@@ -102,6 +106,33 @@ def test_what_nodes_of_all_tenants_run_is_told_to_those_who_see_all() -> None:
         for client, told in ((everyone, True), (one, False)):
             assert ("slots busy when they were heard last" in shown(client, "/ui/default")) == told
             assert ('<span class="soft">of ' in shown(client, "/ui/default/nodes")) == told
+
+
+def test_a_schedule_whose_workers_are_all_silent_says_so_as_a_warning() -> None:
+    async def schedule_after_the_last_worker(queue: Queue) -> None:
+        now = await queue.now()
+        silent = NodeState(
+            id="w",
+            host="h",
+            pid=1,
+            release="0.1.0",
+            roles=("worker",),
+            kinds=("report",),
+            started_at=now - timedelta(hours=2),
+            seen_at=now - timedelta(hours=1),
+            heartbeat=timedelta(seconds=30),
+        )
+
+        async def work(tx: Tx) -> None:
+            tx.put(silent)
+
+        await queue.store.transact(work)
+        await queue.create_schedule("daily", cron="0 9 * * *", task_type="report")
+
+    with serving("memory:") as served:
+        served.call(schedule_after_the_last_worker)
+        page = shown(served.client(), "/ui/default/schedules/daily")
+    assert '<small class="is-late">no worker is alive; the last one, w, was seen 1 hour ago</small>' in page
 
 
 def test_a_task_says_why_it_waits_and_leads_to_its_node(shop: Served) -> None:

@@ -90,6 +90,13 @@ async def _chosen(visit: Visit, schedule: Schedule, past: Sequence[Why]) -> tupl
     return (latest[0].run.scheduled_at, latest[0]) if latest and latest[0].run is not None else None
 
 
+class ServedBy(NamedTuple):
+    """Who handles what a schedule runs, in words; `is_nobody`: that is a warning."""
+
+    words: str
+    is_nobody: bool
+
+
 class Chart(NamedTuple):
     """A line over the last runs. `points` is for a box of 560 by 72, as high as the longest."""
 
@@ -141,17 +148,19 @@ def _target(schedule: Schedule) -> dict[str, Any]:
     return {**said, "tags": ", ".join(target.tags)} if target.tags else said
 
 
-async def _who_serves(visit: Visit, schedule: Schedule) -> str | None:
+async def _who_serves(visit: Visit, schedule: Schedule) -> ServedBy | None:
     """How many live nodes handle what it runs; None, if that is not known."""
     target = schedule.target
     if isinstance(target, TemplateTarget):
         return None
     nodes, now = await visit.queue.nodes(dead=True), await visit.queue.now()
     unhandled = nobody_handles(nodes, now, schedule.tenant, target.kind, target.queue)
+    if unhandled is not None:
+        return ServedBy(unhandled.replace("`", ""), is_nobody=True)
     handlers = handlers_of(living(nodes, now), schedule.tenant, target.kind, target.queue)
-    return (unhandled or "").replace("`", "") or (
-        f"{counted(len(handlers), 'node serves', 'nodes serve')} it" if handlers else None
-    )
+    if not handlers:
+        return None
+    return ServedBy(f"{counted(len(handlers), 'node serves', 'nodes serve')} it", is_nobody=False)
 
 
 async def _effects(visit: Visit, schedule: Schedule) -> list[Schedule]:
