@@ -202,8 +202,8 @@ def is_early(gate: Gate, before: Gate, now: datetime) -> bool:
 
 
 def reserve(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
-    """A task that has passed the gate gets the next moment of its rate, if it has one, to ask further then; or at once,
-    if that is soon: it would wait inside for as long."""
+    """A task that has passed the gate gets the next moment of its rate, if the gate has one. The task asks at its next
+    gate then, or at once if the moment is soon."""
     if gate.limit.rate is None:
         return task, gate
     apart, grace = _spacing(gate.limit.rate)

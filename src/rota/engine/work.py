@@ -1,4 +1,4 @@
-"""How works are written, as functions of a transaction, and how those commit them who cannot come back later."""
+"""Works, written as functions of a transaction. `commit` repeats one for callers that have no later round to do so."""
 
 from __future__ import annotations
 

@@ -138,8 +138,9 @@ def _put(tx: Tx, new: Alarm) -> Alarm:
 
 
 class FleetLook(msgspec.Struct, frozen=True, kw_only=True):
-    """The alarms about the fleet that began or are over, whether all is well, and who tells a monitor outside of it: of
-    the nodes that have its address and whose heartbeat is not late, the one with the first id; None: whoever looks."""
+    """What a look at the fleet found: the alarms that began or are over, and whether all is well. `teller` is the node
+    that tells a monitor outside: the first by id of those that have its address and whose heartbeat is not late. None:
+    there is no such node, so every node that looks tells it."""
 
     alarms: list[Alarm]
     is_well: bool

@@ -3,9 +3,10 @@
 Tasks ask when they are submitted, and when a worker would start them (`admit`); they leave when they end or wait again
 (`settle`), and then those that are next in line are let in, in the same commit. Nothing else moves a gate.
 
-Gates are locked in one order, that of the greatest id first, else two works that each have one that the other needs
-would wait for each other. So those of queues come before those of kinds: who is in the line of a queue is known before
-the gate of a kind is needed. Whoever is let in by a kind, and has a queue that is not locked, asks there at its claim.
+Gates are locked in one order, the greatest id first, so that no two works wait for each other: those of queues, then
+those of kinds. A task in the line of a queue needs the gate of its kind, too, and that is locked afterwards. A task in
+the line of a kind needs its queue next. If that was not locked, it is too late to do so: the task asks there at its
+claim.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def submit_tasks(items: Sequence[tuple[str, Submission]], tenant: str, actor: st
 
 
 def _unique_key(tenant: str, asked: Submission, limits: Limits) -> str | None:
-    """The id of the receipt that names the task; None: it need not be submission."""
+    """The id of the receipt that names the task; None: there may be several tasks like it."""
     if not asked.unique_by:
         return None
     input = check_input(asked.input, limits)

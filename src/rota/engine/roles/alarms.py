@@ -82,7 +82,7 @@ class AlarmWatch:
             self._pings.tell_of_fleet(is_well=not known)
 
     async def look_at_all(self) -> timedelta:
-        """For who looks only now and then: everything that is due. When the next is."""
+        """Look until nothing is due, since `rota tick` may not come again for a while; how long until the next is."""
         while (delay := await self.run_once()) <= NOW:
             pass  # each look moves the next one of a schedule on
         return delay

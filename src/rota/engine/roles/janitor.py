@@ -94,7 +94,8 @@ class Janitor:
             raise
 
     async def look_twice(self) -> timedelta:
-        """For who looks only now and then: if leases have run out, their grace is waited for here."""
+        """Sweep, and once more after the grace of leases that have run out, since `rota tick` may not come again for a
+        while."""
         delay = await self.run_once()
         if self._looked is None:
             return delay

@@ -74,8 +74,8 @@ class WrongField(Answer, frozen=True, kw_only=True):
 
 
 class ProblemDocument(Answer, frozen=True, kw_only=True):
-    """RFC 9457. `code` never changes between releases; `field` is what is wrong, if it is one field; `errors` is all
-    that is wrong with a body; `currentVersion` is what the one that was given should have been."""
+    """RFC 9457. `code` never changes between releases. `field` is the field that is wrong, if it is one; `errors` has
+    all that are wrong in a body. `currentVersion` is the version of the record, where another one was given."""
 
     type: str
     title: str
