@@ -10,6 +10,10 @@ async def greet(name: str) -> str: ...
 async with app.connect() as queue:               # the file rota.db
     await greet.submit("Ada")                    # or queue.submit("greet", {"name": "Ada"})
     await rota.Worker(queue, app).run()
+
+Begin with `public`, which gathers the names of `rota`. `sync` has the calls without `await`. `testing` is virtual time,
+`scenario` plays an app in it, and `pytest_plugin` gives both to pytest. `contrib` is for other frameworks. Programs
+import these; of the layers (`surfaces`, `engine`, `stores`, `domain`) only what the documentation names.
 """
 
 # ruff: noqa: F403  the names are those of public.py, loaded at first use

@@ -2,5 +2,6 @@
 needs.
 
 Begin with `bucket`, which makes the few requests and gives their answers a meaning. `address` says which service.
-`clock` is the time as the service has it; `proof` tries its promises.
+`clock` is the time as the service has it; `proof` tries its promises. Only `stores/bucket` and its archive import from
+here, any of the four.
 """
