@@ -71,6 +71,47 @@ async def test_never_more_at_once_for_each_key(world: World) -> None:
     await check_empty(world)
 
 
+async def test_tasks_from_before_a_limit_pass_gates_in_the_order_of_those_after_it(world: World) -> None:
+    """Else one would hold the queue's place and wait for that of its kind, and the other the other way round."""
+    marks = Marks(world, seconds=1)
+    world.app.task("work")(marks.handle)
+    queue = world.queue
+    await queue.limit_queue("mail", concurrency=1)
+    tasks = [await queue.submit("work", {"customer": 1}, queue="mail") for _ in range(3)]
+    await queue.limit_kind("work", concurrency=1)
+    tasks += [await queue.submit("work", {"customer": 1}, queue="mail") for _ in range(3)]
+    assert {each.gates for each in await world.tasks()} == {(await queue.get(tasks[-1].id)).gates}
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert marks.most == {"1": 1}
+    await check_empty(world)
+
+
+async def test_a_key_that_is_taken_away_and_comes_back_leaves_nobody_waiting(world: World) -> None:
+    marks = Marks(world, seconds=1)
+    world.app.task("work")(marks.handle)
+    tasks = []
+    for key in ("customer", None, "customer"):
+        await world.queue.limit_kind("work", concurrency=1, key=key)
+        tasks += [await world.queue.submit("work", {"customer": 1}) for _ in range(2)]
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert marks.most == {"1": 1}
+    await check_empty(world)
+
+
+async def test_the_limit_of_a_handler_binds_what_waits_under_another(world: World) -> None:
+    """A worker sets it when it starts."""
+    marks = Marks(world, seconds=1)
+    await world.queue.limit_queue("mail", concurrency=20)
+    tasks = [await world.queue.submit("work", {"customer": 1}, queue="mail") for _ in range(8)]
+    world.app.task("work", limit=rota.Limit(concurrency=1))(marks.handle)
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert marks.most == {"1": 1}
+    await check_empty(world)
+
+
 async def test_never_more_than_the_rate(world: World) -> None:
     marks = Marks(world, seconds=5)
     world.app.task("work", limit=rota.Limit(rate="10/m"))(marks.handle)

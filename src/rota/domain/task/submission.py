@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from ..checks import check_input, check_kind, check_metadata
 from ..errors import Invalid
-from ..gate import gates_of
+from ..gate import gates_of, without_places
 from ..model import FOREVER, Change, ChangeType, Limits, Task, TaskRequest, TaskStatus
 from ..options import SubmitOptions, options_of
 from ..runtimes import COMMAND_KINDS, Command
@@ -140,9 +140,12 @@ def _has_another_input(asked: Submission, than: Submission) -> bool:
 
 
 def with_gates(task: Task, limits: Limits, now: datetime) -> Task:
-    """The task with the gates that it has to pass. Those that it knows already come first: some may be passed."""
-    new = [gate.id for gate in gates_of(task, limits, now) if gate.id not in task.gates]
-    return replace(task, gates=(*task.gates, *new), asks_late=False) if new or task.asks_late else task
+    """The task with the gates that it has to pass. If they are others than it knows, it asks at all of them anew: tasks
+    that pass the same gates in another order could wait for each other for ever."""
+    gates = tuple(gate.id for gate in gates_of(task, limits, now))
+    if gates == task.gates and not task.asks_late:
+        return task
+    return replace(without_places(task), gates=gates, asks_late=False)
 
 
 def later(at: datetime, by: timedelta) -> datetime:

@@ -140,6 +140,13 @@ class Gates:
         """The tasks, of which some have ended or wait again, after they have left their gates. Those in line come
         first; then those ask anew that are due already. `woken` are others that change in this commit: those that are
         let in are written here, and taken from it."""
+        moved = self.leave(tasks, woken)
+        settled = [self.admit(task) if task.status is TaskStatus.PENDING else task for task in moved]
+        self.admitted = {task.id: self.admit(task) for task in self._expected}
+        return settled
+
+    def leave(self, tasks: Sequence[Task], woken: dict[str, Task] | None = None) -> list[Task]:
+        """As `settle`, but nobody asks anew."""
         woken = {} if woken is None else woken
         moved = [self._left(task) if gate.is_limited(task) else task for task in tasks]
         for id, number in _left_by(self._completing).items():
@@ -150,9 +157,7 @@ class Gates:
             self._lines, reverse=True
         ):  # queues first: who passes a kind may need a queue's place
             self._move_up(id, gone, woken)
-        settled = [self.admit(task) if task.status is TaskStatus.PENDING else task for task in moved]
-        self.admitted = {task.id: self.admit(task) for task in self._expected}
-        return settled
+        return moved
 
     def _move_up(self, id: str, gone: Collection[str], woken: dict[str, Task]) -> None:
         """Let in those that are next in the line of this gate, as far as there is room."""

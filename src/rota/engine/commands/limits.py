@@ -17,7 +17,7 @@ from ...domain.task import with_gates
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, GateList, TaskList, UpcomingTasks
 from .gates import Gates, Line, first_in_lines
-from .shared import audit
+from .shared import DEFAULT_LIMITS, audit
 
 __all__ = ["gate_waiting", "limit_tasks", "replan_lines", "replan_moments"]
 
@@ -44,7 +44,8 @@ def limit_tasks(tenant: str, limits: Mapping[str, Limit | None], actor: str) -> 
 
 
 def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> Work[Cursor | None]:
-    """Tasks that were submitted before the limit was set get its gate: they ask when a worker would start them."""
+    """Tasks that were submitted before the limit was set get its gate: they leave those that they have passed, and ask
+    when a worker would start them."""
     what, _, name = subject.partition(":")
 
     async def work(tx: Tx) -> Cursor | None:
@@ -58,10 +59,14 @@ def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> 
             after=after,
         )
         found = await tx.find(waiting, page)
-        for task in found:
-            new = task if record is None else with_gates(task, record.limits, tx.now)
-            if new is not task:
-                tx.put(new, was=task)
+        limits = DEFAULT_LIMITS if record is None else record.limits
+        changes = [(task, with_gates(task, limits, tx.now)) for task in found]
+        moving = [(task, new) for task, new in changes if new is not task]
+        gates = await Gates.of(tx, [task for task, _ in moving])
+        gates.leave([task for task, _ in moving])
+        gates.put(tx)
+        for task, new in moving:
+            tx.put(new, was=task)
         return Cursor(found[-1].created_at, found[-1].id) if len(found) == page else None
 
     return work

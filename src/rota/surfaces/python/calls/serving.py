@@ -102,8 +102,9 @@ class ServingCalls(Calls):
     async def declare_limits(self, app: App) -> None:
         """Set the limits that the handlers of an app have."""
         limits = app.limits()
-        if limits:
-            await self._commit(commands.limit_tasks(self.tenant, limits, self.actor))
+        changed = await self._commit(commands.limit_tasks(self.tenant, limits, self.actor)) if limits else []
+        for subject in changed:
+            await self._gate_waiting(subject)
         for subject, limit in limits.items():
             if not await self.store.read(queries.are_gates_under(self.tenant, subject, limit)):
                 await self._replan(subject)
@@ -123,9 +124,12 @@ class ServingCalls(Calls):
         )
         await self._commit(commands.limit_tasks(self.tenant, {subject: wanted}, self.actor))
         if wanted is not None:
-            await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
+            await self._gate_waiting(subject)
         await self._replan(subject)
         return wanted
+
+    async def _gate_waiting(self, subject: str) -> None:
+        await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
 
     async def _replan(self, subject: str) -> None:
         await self._commit_pages(lambda after: commands.replan_lines(self.tenant, subject, after, PAGE))
