@@ -112,6 +112,46 @@ async def test_the_limit_of_a_handler_binds_what_waits_under_another(world: Worl
     await check_empty(world)
 
 
+@pytest.mark.parametrize("end", ["retry", "reschedule", "replay"])
+@pytest.mark.parametrize("subject", ["kind", "queue"])
+async def test_a_limit_binds_the_next_attempts_of_what_ran_when_it_was_set(
+    world: World, end: str, subject: str
+) -> None:
+    marks = Marks(world, seconds=1)
+    running, limited = asyncio.Event(), asyncio.Event()
+    begun = 0
+
+    @world.app.task("work", max_retries=3)
+    async def work(input: Any, context: rota.Context) -> None:
+        nonlocal begun
+        if not limited.is_set():
+            begun += 1
+            if begun == 4:
+                running.set()
+            await limited.wait()
+            if end == "retry":
+                raise RuntimeError
+            raise rota.PermanentError if end == "replay" else rota.RescheduleError(delay_seconds=1)
+        await marks.handle(input, context)
+
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 4, queue="mail")
+    async with world.running(concurrency=50):
+        await running.wait()
+        if subject == "kind":
+            await world.queue.limit_kind("work", concurrency=1)
+        else:
+            await world.queue.limit_queue("mail", concurrency=1)
+        limited.set()
+        if end == "replay":
+            await all_done(world, tasks)
+            for task in tasks:
+                await world.queue.replay(task.id)
+        await all_done(world, tasks)
+    assert {str(task.status) for task in await world.tasks()} == {"completed"}
+    assert (marks.most, len(marks.begun["1"])) == ({"1": 1}, 4)
+    await check_empty(world)
+
+
 async def test_never_more_than_the_rate(world: World) -> None:
     marks = Marks(world, seconds=5)
     world.app.task("work", limit=rota.Limit(rate="10/m"))(marks.handle)

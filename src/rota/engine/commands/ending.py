@@ -62,7 +62,7 @@ class Ending(msgspec.Struct, frozen=True):
         following, told = await _following(tx, of_runs, runs, actor, written, ended)
         starts = [task for each in following for task in each.move.starts]
         marks = [*marked, *(task for each in following for task in each.move.marked)]
-        gates = await Gates.of(tx, [*tasks, *family.children, *new, *starts], completing)
+        gates = await Gates.of(tx, [*tasks, *family.children, *new, *starts], completing, again=tasks)
         gates.expect([*new, *starts])
         return cls(runs, following, told, family, gates, {task.id: task for task in marks}, actor)
 

@@ -14,14 +14,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ...domain import gate
 from ...domain.model import Gate, Limits, Task, TaskStatus, Tenant
+from ...domain.task import with_gates
 from ...stores.base import Tx
 from ...stores.queries import TasksInLine
+from .shared import DEFAULT_LIMITS
 
 __all__ = ["Gates", "Line", "first_in_lines", "put_new"]
 
@@ -46,6 +49,7 @@ class Gates:
         now: datetime,
         unread: Collection[str] = (),
         completing: Sequence[Task] = (),
+        limits: Mapping[str, Limits] = MappingProxyType({}),
     ) -> None:
         self._stored = stored
         self._unread = unread
@@ -53,28 +57,33 @@ class Gates:
         self._lines = lines
         self._at = now
         self._completing = completing
+        self._limits = limits
         self._let_in: list[tuple[Task, Task | None]] = []
         self._expected: Sequence[Task] = ()
         self.admitted: dict[str, Task] = {}
 
     @classmethod
-    async def of(cls, tx: Tx, tasks: Iterable[Task], completing: Sequence[Task] = ()) -> Gates:
+    async def of(
+        cls, tx: Tx, tasks: Iterable[Task], completing: Sequence[Task] = (), *, again: Sequence[Task] = ()
+    ) -> Gates:
         """`tasks` are as they will be written, `completing` are others as they are, which the caller completes. Of
-        those that end or wait again, the lines that move up are read."""
+        those that end or wait again, the lines that move up are read; of those of `again` that wait, the limits, which
+        may have changed since they began."""
+        limits = await _limits_of(tx, again)
         others = [task for task in tasks if task.gates]
         asking = [*others, *completing]
         if not asking:
-            return cls({}, {}, tx.now)
+            return cls({}, {}, tx.now, limits=limits)
         leaving = _left_by([*completing, *(task for task in others if gate.is_limited(task))])
         if not leaving:
-            return cls(await _gates_of(tx, asking), {}, tx.now)
+            return cls(await _gates_of(tx, asking), {}, tx.now, limits=limits)
         queues = await _gates_of(tx, asking, gate.is_of_queue)
         lines = await _ahead(tx, queues, await _moving_lines(tx, queues, leaving))
         kinds = await _gates_of(tx, [*asking, *_all_of(lines)], gate.is_of_kind)
         of_kinds = await _moving_lines(tx, kinds, leaving)
         unread = {id for task in _all_of(of_kinds) for id in task.gates if gate.is_of_queue(id)}
         unread -= {id for task in asking for id in task.gates}
-        return cls(queues | kinds, lines | of_kinds, tx.now, unread, completing)
+        return cls(queues | kinds, lines | of_kinds, tx.now, unread, completing, limits)
 
     @classmethod
     async def after_change(
@@ -141,9 +150,15 @@ class Gates:
         first; then those ask anew that are due already. `woken` are others that change in this commit: those that are
         let in are written here, and taken from it."""
         moved = self.leave(tasks, woken)
-        settled = [self.admit(task) if task.status is TaskStatus.PENDING else task for task in moved]
+        settled = [self._asks_again(task) if task.status is TaskStatus.PENDING else task for task in moved]
         self.admitted = {task.id: self.admit(task) for task in self._expected}
         return settled
+
+    def _asks_again(self, task: Task) -> Task:
+        """If its gates are others than when it began, it asks when a worker would start it."""
+        limits = self._limits.get(task.tenant)
+        known = task if limits is None else with_gates(task, limits, self._at)
+        return self.admit(task) if known is task else known
 
     def leave(self, tasks: Sequence[Task], woken: dict[str, Task] | None = None) -> list[Task]:
         """As `settle`, but nobody asks anew."""
@@ -195,6 +210,13 @@ async def put_new(tx: Tx, tasks: Mapping[str, Task]) -> dict[str, Task]:
     admitted = [gates.admit(task) for task in tasks.values()]
     gates.put(tx)
     return {task.id: tx.put(task) for task in admitted}
+
+
+async def _limits_of(tx: Tx, tasks: Iterable[Task]) -> dict[str, Limits]:
+    """The limits of their tenants, if they wait."""
+    tenants = {task.tenant for task in tasks if task.status is TaskStatus.PENDING}
+    stored = await tx.get_many(Tenant, tenants) if tenants else {}
+    return {id: stored[id].limits if id in stored else DEFAULT_LIMITS for id in tenants}
 
 
 async def _gates_of(

@@ -98,7 +98,8 @@ async def wait_or_park(
     waiting = _Waits(task, stored, unread, tx.now, DEFAULT_LIMITS if tenant is None else tenant.limits)
     for wait in waits:
         waiting.add(wait)
-    gates = await Gates.of(tx, [] if parting is None else [replace(task, status=TaskStatus.PENDING)])
+    parking = [] if parting is None else [replace(task, status=TaskStatus.PENDING)]
+    gates = await Gates.of(tx, parking, again=parking)
     return waiting.put(tx, waits, number, delivered, parting, gates)
 
 
