@@ -112,6 +112,20 @@ async def test_the_limit_of_a_handler_binds_what_waits_under_another(world: Worl
     await check_empty(world)
 
 
+async def test_planned_tasks_keep_their_moments_if_only_the_concurrency_changes(world: World) -> None:
+    marks = Marks(world, seconds=0)
+    world.app.task("work")(marks.handle)
+    await world.queue.limit_kind("work", concurrency=200, rate="60/m")
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 60)
+    async with world.running(concurrency=50):
+        await asyncio.sleep(5)
+        await world.queue.limit_kind("work", concurrency=201, rate="60/m")
+        await all_done(world, tasks)
+    assert marks.most_within("1", MINUTE) <= 60
+    assert world.clock.now() - START < 65 * SECOND
+    await check_empty(world)
+
+
 @pytest.mark.parametrize("end", ["retry", "reschedule", "replay"])
 @pytest.mark.parametrize("subject", ["kind", "queue"])
 async def test_a_limit_binds_the_next_attempts_of_what_ran_when_it_was_set(

@@ -140,12 +140,13 @@ def _has_another_input(asked: Submission, than: Submission) -> bool:
 
 
 def with_gates(task: Task, limits: Limits, now: datetime) -> Task:
-    """The task with the gates that it has to pass. If they are others than it knows, it asks at all of them anew: tasks
-    that pass the same gates in another order could wait for each other for ever."""
+    """The task with the gates that it has to pass. If they do not begin with those that it knows, it asks at all of
+    them anew: tasks that pass the same gates in another order could wait for each other for ever."""
     gates = tuple(gate.id for gate in gates_of(task, limits, now))
     if gates == task.gates and not task.asks_late:
         return task
-    return replace(without_places(task), gates=gates, asks_late=False)
+    are_more = gates[: len(task.gates)] == task.gates
+    return replace(task if are_more else without_places(task), gates=gates, asks_late=False)
 
 
 def later(at: datetime, by: timedelta) -> datetime:

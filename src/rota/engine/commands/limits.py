@@ -44,8 +44,8 @@ def limit_tasks(tenant: str, limits: Mapping[str, Limit | None], actor: str) -> 
 
 
 def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> Work[Cursor | None]:
-    """Tasks that were submitted before the limit was set get its gate: they leave those that they have passed, and ask
-    when a worker would start them."""
+    """Tasks that were submitted before the limit was set get its gate: they ask when a worker would start them. Those
+    that have passed another that comes after it leave that."""
     what, _, name = subject.partition(":")
 
     async def work(tx: Tx) -> Cursor | None:
@@ -62,8 +62,9 @@ def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> 
         limits = DEFAULT_LIMITS if record is None else record.limits
         changes = [(task, with_gates(task, limits, tx.now)) for task in found]
         moving = [(task, new) for task, new in changes if new is not task]
-        gates = await Gates.of(tx, [task for task, _ in moving])
-        gates.leave([task for task, _ in moving])
+        leaving = [task for task, new in moving if (new.passed, new.line) != (task.passed, task.line)]
+        gates = await Gates.of(tx, leaving)
+        gates.leave(leaving)
         gates.put(tx)
         for task, new in moving:
             tx.put(new, was=task)

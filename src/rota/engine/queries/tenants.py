@@ -110,11 +110,13 @@ async def task_limits(tx: Tx, tenant: str) -> dict[str, Limit]:
 
 
 @as_work
-async def are_gates_under(tx: Tx, tenant: str, subject: str, limit: Limit) -> bool:
-    """Whether every gate of the subject has this limit."""
+async def are_gates_under(
+    tx: Tx, tenant: str, subject: str, limit: Limit, *, rate_only: bool = False
+) -> bool:
+    """Whether every gate of the subject has this limit, or at least its rate."""
     after = None
     while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
-        if any(found.limit != limit for found in page):
+        if any(found.limit.rate != limit.rate or not (rate_only or found.limit == limit) for found in page):
             return False
         after = page[-1].id
     return True

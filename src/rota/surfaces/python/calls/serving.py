@@ -107,7 +107,7 @@ class ServingCalls(Calls):
             await self._gate_waiting(subject)
         for subject, limit in limits.items():
             if not await self.store.read(queries.are_gates_under(self.tenant, subject, limit)):
-                await self._replan(subject)
+                await self._replan(subject, limit)
 
     def _patience(self) -> float | None:
         """Seconds until it is looked again: in virtual time no hint is late."""
@@ -125,12 +125,16 @@ class ServingCalls(Calls):
         await self._commit(commands.limit_tasks(self.tenant, {subject: wanted}, self.actor))
         if wanted is not None:
             await self._gate_waiting(subject)
-        await self._replan(subject)
+        await self._replan(subject, wanted or Limit())
         return wanted
 
     async def _gate_waiting(self, subject: str) -> None:
         await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
 
-    async def _replan(self, subject: str) -> None:
+    async def _replan(self, subject: str, limit: Limit) -> None:
+        """Tasks keep the moments that they have while the rate is the same: new ones would come after all of those."""
+        has_rate = queries.are_gates_under(self.tenant, subject, limit, rate_only=True)
+        is_other_rate = not await self.store.read(has_rate)
         await self._commit_pages(lambda after: commands.replan_lines(self.tenant, subject, after, PAGE))
-        await self._commit_pages(lambda after: commands.replan_moments(self.tenant, subject, after, PAGE))
+        if is_other_rate:
+            await self._commit_pages(lambda after: commands.replan_moments(self.tenant, subject, after, PAGE))
