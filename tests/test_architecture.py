@@ -19,6 +19,7 @@ import rota.testing
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "rota"
 MAP = (ROOT / "ARCHITECTURE.md").read_text()
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 LAYERS = ["domain", "stores", "engine", "surfaces", "contrib"]
 PURE = {"msgspec", "tzdata", "cron_descriptor"}
 OPEN_OF_DOMAIN = {
@@ -32,10 +33,10 @@ FILES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(package_file.parent for package_file in SOURCE.rglob("__init__.py"))
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 PLAIN_WORDS = """
-__version__ advance api arguments check cli clock conflict connect contrib corrupt day deadlock django domain due
-engine error failed found frequency http invalid io line loop memory missed model month not of open permanent policy
-postgres python real reason reschedule retry retryable rota rule sleep sqlite start state status surfaces trigger type
-until use v1 verify virtual week year
+__version__ advance api arguments check cli clock conflict connect contrib corrupt cron dashboard day deadlock
+django domain dst due engine error failed failure found frequency http invalid io line loop memory missed model
+month not of open page permanent policy postgres python real reason remote reschedule retry retryable rota rule
+server shell sleep sqlite start state status surfaces trigger type until use v1 verify virtual week year
 """.split()  # noqa: SIM905  a list of words reads better as words
 """Words of public names that mean here what they mean everywhere."""
 
@@ -192,8 +193,7 @@ def test_a_package_has_a_sign_and_few_modules(package: Path) -> None:
 
 
 def test_public_names_are_words_of_the_glossary() -> None:
-    glossary = MAP.partition("## Glossary")[2].partition("\n## ")[0]
-    known = {word.lower() for word in re.findall(r"\*\*(\w+)\*\*", glossary)} | set(PLAIN_WORDS)
+    known = {word.lower() for word in re.findall(r"\*\*(\w+)\*\*", GLOSSARY)} | set(PLAIN_WORDS)
     names = {
         *rota.__all__,
         *rota.testing.__all__,
@@ -205,7 +205,7 @@ def test_public_names_are_words_of_the_glossary() -> None:
         for word in words_in(name)
         if not known & {word, word.removesuffix("s"), f"{word}s", re.sub("ies$", "y", word)}
     }
-    assert not unknown, "say what they mean in the glossary of ARCHITECTURE.md"
+    assert not unknown, "say what they mean in docs/glossary.md"
 
 
 def words_in(name: str) -> list[str]:
@@ -219,6 +219,22 @@ def test_files_that_are_named_are_there(document: str) -> None:
     named = set(re.findall(r"`([\w./]+/[\w.]+\.(?:py|sql|md))`", (ROOT / document).read_text()))
     assert named
     assert not [name for name in sorted(named) if not ((ROOT / name).exists() or (SOURCE / name).exists())]
+
+
+def test_the_map_is_two_pages() -> None:
+    assert len(MAP.splitlines()) <= 130
+    assert max(map(len, MAP.splitlines())) <= 120
+
+
+def test_what_the_map_finds_is_in_the_file_that_it_names() -> None:
+    """`domain/task/life.py` `settle`, `backoff`: both are defined there."""
+    named = re.findall(r"`([\w/]+\.py)` ((?:`\w+`(?:, )?)+)", MAP.partition("## Where is it?")[2])
+    assert named
+    for path, names in named:
+        defined = re.findall(
+            r"(?:def |class |^)(\w+)(?:[(:\[]| =)", (SOURCE / path).read_text(), re.MULTILINE
+        )
+        assert set(re.findall(r"\w+", names)) <= set(defined), path
 
 
 def test_modules_that_docstrings_name_are_there() -> None:
