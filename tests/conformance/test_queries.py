@@ -692,7 +692,6 @@ async def right_answers(tx: Any, kind: type[Query[Record]], records: list[Record
 
 def test_every_query_has_its_sentence() -> None:
     assert set(SENTENCES) == set(Query.__subclasses__())
-    assert {kind.__name__ for kind in SENTENCES} <= set(queries.__all__)
 
 
 PAGED = (

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rota.domain import keys
 from rota.domain.errors import Invalid
 from rota.domain.model import ApiKey, Role
+from rota.domain.tenants import EVERY_TENANT
 from rota.engine.commands import new_secret
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
@@ -169,7 +170,7 @@ def test_what_is_shown_of_a_key_has_no_digest() -> None:
 
 
 def test_a_key_to_every_tenant() -> None:
-    assert made(tenant=keys.EVERY_TENANT).tenant == "*"
+    assert made(tenant=EVERY_TENANT).tenant == "*"
     assert made().role is Role.OPERATOR
 
 

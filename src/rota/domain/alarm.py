@@ -56,29 +56,6 @@ from .recurrence import MICROSECOND, After, Once
 from .schedule.watching import FLOOR, own_rules, tags_of
 from .schedule.why import length
 
-__all__ = [
-    "CLAIMED_FOR",
-    "FLEET",
-    "GATHERED_FOR",
-    "PATIENCE",
-    "ROWS",
-    "Facts",
-    "Verdict",
-    "as_facts",
-    "broken_run",
-    "checked_rules",
-    "claimed",
-    "ended",
-    "evaluate",
-    "failures_since",
-    "is_stale",
-    "merged",
-    "message",
-    "no_success_since",
-    "recorded",
-    "rules_of",
-]
-
 PATIENCE = timedelta(seconds=60)
 """So late is not yet overdue."""
 ROWS = 20

@@ -23,23 +23,6 @@ from .ids import derived_id
 from .model import Artifact, Task
 from .task import check_held
 
-__all__ = [
-    "GRACE",
-    "INLINE_BYTES",
-    "MOST_BYTES",
-    "MOST_OF_TASK",
-    "RESULT",
-    "check_media_type",
-    "check_name",
-    "check_size",
-    "content_key",
-    "id_of",
-    "leave",
-    "media_type_of",
-    "result_of",
-    "written_at",
-]
-
 INLINE_BYTES = 8 * 1024
 """Up to so many, an artifact is part of its record. A bucket's records are in the memory of every node."""
 MOST_BYTES = 5 * 1024**3

@@ -16,37 +16,6 @@ import msgspec
 from .errors import Invalid
 from .model import Limits, RetryPolicy
 
-__all__ = [
-    "DURATION_PATTERN",
-    "LONGEST",
-    "NAME_PATTERN",
-    "NAME_RULE",
-    "changed_fields",
-    "check_choice",
-    "check_duration",
-    "check_fields",
-    "check_flag",
-    "check_idempotency_key",
-    "check_input",
-    "check_key",
-    "check_kind",
-    "check_metadata",
-    "check_number",
-    "check_queue",
-    "check_ratio",
-    "check_retry_policy",
-    "check_schedule_ids",
-    "check_tags",
-    "check_text",
-    "check_time",
-    "check_unique_by",
-    "parsed_duration",
-    "plain",
-    "shown",
-    "storable",
-    "stored_bytes",
-]
-
 MAX_DEPTH = 64
 METADATA_DEPTH = 3
 METADATA_KEYS = 100

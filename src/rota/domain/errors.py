@@ -25,23 +25,6 @@ if TYPE_CHECKING:
     from .model import Failure
 from functools import partial
 
-__all__ = [
-    "Conflict",
-    "Corrupt",
-    "HandlerError",
-    "Invalid",
-    "NotFound",
-    "PermanentError",
-    "Refused",
-    "RescheduleError",
-    "RetryableError",
-    "RotaError",
-    "StepFailed",
-    "StoreError",
-    "TaskFailed",
-    "Unavailable",
-]
-
 _SENTENCES = {
     "already_ended": "task {task} is already {status}, which is final",
     "artifact_late": "the content of artifact {name!r} of task {task} took too long to write; leave it again",

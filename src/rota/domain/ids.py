@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from hashlib import sha1
 from uuid import UUID
 
-__all__ = ["derived_id"]
-
 _ROTA = UUID("6f9f0a86-32a7-5a0e-9d3b-6d1a3f0c9e11").bytes
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 

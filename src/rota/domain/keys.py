@@ -31,23 +31,6 @@ from .errors import Invalid
 from .model import ApiKey, Role, facts_of
 from .tenants import EVERY_TENANT, check_tenant
 
-__all__ = [
-    "EVERY_TENANT",
-    "ROTATED",
-    "SignIn",
-    "as_facts",
-    "check_name",
-    "is_open",
-    "make",
-    "matches",
-    "parse",
-    "parse_session",
-    "revoke",
-    "session",
-    "sign_out",
-    "token",
-]
-
 LONGEST_NAME = 100
 _TOKEN = re.compile(r"rota_([0-9a-f]{32})_([A-Za-z0-9_-]{1,255})")
 _NOBODY = "0" * 64

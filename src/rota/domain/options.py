@@ -42,8 +42,8 @@ from .checks import (
     shown,
 )
 from .errors import Invalid
+from .model import Duration as Duration
 from .model import (
-    Duration,
     ExcludedPolicy,
     Limit,
     MissedRunPolicy,
@@ -56,33 +56,6 @@ from .model import (
 from .recurrence import AfterOn, DayMatch, DstFold, DstGap, RecurrenceRule, Timing
 from .runtimes import Command, check_url
 from .schedule.calendars import check_calendars
-
-__all__ = [
-    "AlarmOptions",
-    "Duration",
-    "HandlerOptions",
-    "LimitOptions",
-    "Option",
-    "PolicyOptions",
-    "RetryPolicyOptions",
-    "ScheduleChanges",
-    "ScheduleFilters",
-    "ScheduleOptions",
-    "SubmitManyOptions",
-    "SubmitOptions",
-    "TaskFilters",
-    "TaskOptions",
-    "TemplateChanges",
-    "TemplateOptions",
-    "TimingOptions",
-    "UniqueOptions",
-    "WorkflowOptions",
-    "check_names",
-    "check_option",
-    "names_of",
-    "options_of",
-    "value_type",
-]
 
 MOST_RETRIES = 1_000_000
 _SECOND = timedelta(seconds=1)

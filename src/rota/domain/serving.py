@@ -35,29 +35,6 @@ from .runtimes import SHELL_KIND
 from .schedule.why import length
 from .tenants import EVERY_TENANT
 
-__all__ = [
-    "WaitReason",
-    "Waiting",
-    "as_facts",
-    "as_told_to",
-    "busy_slots",
-    "explain",
-    "forgotten",
-    "handlers_of",
-    "is_alive",
-    "is_on_time",
-    "is_unhandled",
-    "living",
-    "nobody_handles",
-    "pause",
-    "paused_id",
-    "runs_no_shell",
-    "seen_by",
-    "silent_scheduler",
-    "waited_for",
-    "workers_of",
-]
-
 MISSED = 3
 KEPT = timedelta(hours=1)
 """For so long a dead node is shown: someone may want to know what became of it."""

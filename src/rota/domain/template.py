@@ -25,18 +25,6 @@ from .options import Option, TaskOptions, TemplateOptions, check_option, names_o
 from .runtimes import COMMAND_KINDS, check_against, check_command, check_schema, kind_of
 from .task import Submission
 
-__all__ = [
-    "alias_key",
-    "as_facts",
-    "check_runs",
-    "create",
-    "edit",
-    "known_target",
-    "overlaid",
-    "replaced",
-    "submission",
-]
-
 _OF_RECORD = ("id", "tenant", "version", "created_at", "updated_at", "applied")
 _NEEDED = "a template has an alias, and a kind or a command"
 

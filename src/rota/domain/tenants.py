@@ -20,19 +20,6 @@ from .errors import Invalid, Refused
 from .model import Limits, Tenant, TenantStatus
 from .options import LimitOptions, check_option, options_of
 
-__all__ = [
-    "EVERY_TENANT",
-    "as_facts",
-    "check_name",
-    "check_tenant",
-    "limit_reached",
-    "limits_of",
-    "make",
-    "resume",
-    "suspend",
-    "with_limits",
-]
-
 EVERY_TENANT = "*"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _NAME_RULE = "accepted are 1 to 63 letters, digits and _ . -, beginning with a letter, a digit or _"

@@ -15,8 +15,6 @@ from .errors import Invalid
 from .ids import derived_id
 from .model import Receipt, Task
 
-__all__ = ["DEFAULT_PARTS", "holder_of", "is_same", "receipt_for", "unique_id"]
-
 DEFAULT_PARTS = ("input", "kind")
 _UNIQUE = "unique"
 

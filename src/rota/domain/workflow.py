@@ -39,46 +39,6 @@ from .model import (
 from .serving import handlers_of
 from .task import NO_LEASE, Submission, admit, later, logged
 
-__all__ = [
-    "MOST_BYTES",
-    "MOST_CHILDREN",
-    "MOST_STEPS",
-    "MOST_UNREAD",
-    "Signal",
-    "Step",
-    "StepKind",
-    "StepStatus",
-    "Tried",
-    "Tries",
-    "Wait",
-    "after_tries",
-    "answer",
-    "are_told",
-    "changed",
-    "child_ended",
-    "child_id",
-    "deadline",
-    "kept_steps",
-    "listed",
-    "may_wait_in_vain",
-    "misfit",
-    "open_wait",
-    "park",
-    "receive",
-    "recorded",
-    "restart",
-    "rewind",
-    "send",
-    "start_child",
-    "step_id",
-    "stranded",
-    "timed_out",
-    "trace_of",
-    "tried",
-    "unheard",
-    "waits_in_vain",
-]
-
 MOST_STEPS = 10_000
 MOST_BYTES = 64 * 1024 * 1024
 MOST_UNREAD = 1_000

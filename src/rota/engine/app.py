@@ -43,8 +43,6 @@ from .handlers.functions import (
 from .handlers.providers import Lifetime, Provider, provider
 from .handlers.signature import Getter, Signature
 
-__all__ = ["App"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

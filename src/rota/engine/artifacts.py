@@ -26,8 +26,6 @@ from .commands import leave_artifact
 from .queries import named_contents, one_artifact
 from .work import commit
 
-__all__ = ["OpenArtifact", "Source", "leave", "sweep_contents"]
-
 T = TypeVar("T")
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 """The things that can be left: bytes, a text, or the path of a file (a `pathlib.Path`; a str is a text)."""

@@ -60,20 +60,6 @@ from ..stores.queries import (
 )
 from .work import as_work
 
-__all__ = [
-    "LIMIT",
-    "OVERLAP",
-    "Ask",
-    "ChangeFollower",
-    "Found",
-    "Look",
-    "Notice",
-    "changes_since",
-    "cursor",
-    "notices_of",
-    "time_of_cursor",
-]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CURSOR = re.compile(r"([0-9]{1,18})-[\x20-\x7e]{0,300}")
 

@@ -24,20 +24,8 @@ from typing import Any
 
 from uuid_utils import uuid7
 
-from ..domain.model import aware
-from ..stores.base import Clock
-
-__all__ = [
-    "Clock",
-    "JumpDetector",
-    "LoopClock",
-    "NewId",
-    "SystemClock",
-    "aware",
-    "new_id",
-    "sleep",
-    "wait_for_any",
-]
+from ..domain.model import aware as aware
+from ..stores.base import Clock as Clock
 
 
 class SystemClock:

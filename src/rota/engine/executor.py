@@ -34,8 +34,6 @@ from .handlers.providers import Resources
 from .observe import tracing
 from .observe.telemetry import running_task
 
-__all__ = ["AttemptFailed", "Context", "Execution", "StopReason", "context_outside", "over_time"]
-
 T = TypeVar("T")
 
 TRACEBACK_KEPT = 16_000

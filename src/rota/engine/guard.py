@@ -21,8 +21,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeGuard, TypeVar
 
-__all__ = ["entering_handler", "guarded_loop", "is_a", "name_of", "parts_of", "text_of", "traceback_of"]
-
 log = logging.getLogger("rota")
 
 T = TypeVar("T")

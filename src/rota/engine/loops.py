@@ -33,8 +33,6 @@ from ..domain.model import Record
 from ..stores.base import Store
 from . import clock
 
-__all__ = ["Backoff", "Hints", "HintsOf", "Loop", "MergedHints", "NoHints", "Recovery", "keep_running"]
-
 OnError = Callable[[BaseException, timedelta], None]
 
 _NOW = timedelta(0)

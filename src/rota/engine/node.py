@@ -43,8 +43,6 @@ from .roles.scheduler import Scheduler
 from .roles.worker import TaskWorker, call_hooks, run_hooks
 from .runtimes.runtimes import Runtimes
 
-__all__ = ["Node", "Worker"]
-
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
 LOOK_AGAIN = timedelta(seconds=1)

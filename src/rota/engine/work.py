@@ -14,8 +14,6 @@ from ..stores.base import Store, Tx, Work
 from ..stores.queries import Query
 from .clock import Clock, sleep
 
-__all__ = ["as_work", "commit", "count", "find"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)

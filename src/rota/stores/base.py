@@ -79,25 +79,6 @@ from ..domain.task import Update
 from .codec import TABLES
 from .queries import Query, ReadyTasks
 
-__all__ = [
-    "PLAIN_COMMIT",
-    "RECORD_TYPES",
-    "BufferedTx",
-    "Clock",
-    "CommitOptions",
-    "Contents",
-    "PendingTask",
-    "Proof",
-    "ReadSoFar",
-    "Store",
-    "StoreOfParts",
-    "Tx",
-    "Work",
-    "awaited_as",
-    "no_content",
-    "no_store",
-]
-
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 

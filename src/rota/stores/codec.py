@@ -54,21 +54,6 @@ from .queries import (
     SchedulesByKeys,
 )
 
-__all__ = [
-    "TABLES",
-    "Column",
-    "Table",
-    "getter",
-    "micros",
-    "read_each",
-    "readable",
-    "search_text",
-    "searched",
-    "tallied",
-    "target_kind",
-    "template_id",
-]
-
 R = TypeVar("R", bound=Record)
 
 _ID = re.compile(r'"id"\s*:\s*"([^"\\]{1,255})"')

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-__all__ = ["without_secrets"]
-
 _USER = re.compile(r"://[^/@:]*:(?=.*@)", re.DOTALL)
 _OPTION = re.compile(r"([?&])([^=&]*)=([^&]*)")
 _SECRET = re.compile("password|secret|token|key", re.IGNORECASE)

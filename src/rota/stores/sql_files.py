@@ -21,15 +21,6 @@ from typing import NamedTuple
 from ..domain.errors import Refused, Unavailable
 from .base import no_store
 
-__all__ = [
-    "Applied",
-    "Migration",
-    "check_complete",
-    "load",
-    "migrations",
-    "pending",
-]
-
 _NAME = re.compile(r"^-- name: (?P<part>part )?(?P<name>\w+)$", re.MULTILINE)
 _IN_DIALECT: dict[str, dict[str, str]] = {
     "postgres": {

@@ -42,8 +42,6 @@ from .queries import (
     WatchedSchedules,
 )
 
-__all__ = ["MANY_PENDING", "Parameters", "name_of", "task_list_statement", "usual_statement"]
-
 MANY_PENDING = 10_000
 """Up to so many pending tasks are sorted to list them; more are found by walking all tasks, newest first."""
 

@@ -16,8 +16,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from .base import VirtualTime
 
-__all__ = ["Threads"]
-
 T = TypeVar("T")
 
 

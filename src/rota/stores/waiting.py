@@ -18,8 +18,6 @@ from typing import Any
 from ..domain.model import Record
 from .base import RecordTypes, VirtualTime
 
-__all__ = ["Waiters", "poll_later"]
-
 _LONGEST = timedelta(seconds=60)
 """The clock is asked at least this often: a timer does not run while a laptop sleeps."""
 

@@ -18,8 +18,6 @@ from ..domain.errors import Conflict
 from .base import CommitOptions, RecordTypes, Work
 from .threads import Threads
 
-__all__ = ["ATTEMPTS", "Groups", "Job", "answer", "drive", "fail", "run_work"]
-
 ATTEMPTS = 5
 """How often a work is run before its conflict reaches the caller."""
 _LARGEST = 256

@@ -26,8 +26,6 @@ from ..model import Cause, Run, RunStatus, Schedule
 from ..recurrence import MICROSECOND, After, AfterOn
 from .decision import due_time, ended
 
-__all__ = ["has_ended", "heard", "renamed", "upstream_of", "with_effects"]
-
 _ENDS = {
     AfterOn.SUCCESS: (RunStatus.COMPLETED,),
     AfterOn.FAILURE: (RunStatus.FAILED,),

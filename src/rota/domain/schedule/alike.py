@@ -16,8 +16,6 @@ from ..ids import derived_id
 from ..model import Limits, Run, Schedule, Task, TemplateTarget
 from .decision import Decision
 
-__all__ = ["decide_alike", "start_alike"]
-
 _OWN = (
     "id",
     "version",

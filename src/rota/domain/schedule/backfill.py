@@ -24,8 +24,6 @@ from ..recurrence import MICROSECOND, After, Interval, Openings
 from .decision import Skip, due_time
 from .run import cut_short, run_id, skipped
 
-__all__ = ["awake", "begin", "cancel", "carved", "check_policy", "own_times", "step", "upcoming"]
-
 _FIRST_YEAR = 1970
 TIMES_PER_TICK = 100
 MOST = 10_000

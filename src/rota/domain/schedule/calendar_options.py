@@ -12,8 +12,6 @@ from ..errors import Invalid
 from ..options import Option, check_names, options_of
 from .calendars import FIELDS
 
-__all__ = ["MOST_ICS", "SOURCES", "YEARS", "CalendarOptions", "sources_in"]
-
 YEARS = 5
 MOST_YEARS = 20
 MOST_ICS = 1_000_000

@@ -21,20 +21,6 @@ from ..ids import derived_id
 from ..model import Calendar, Schedule, facts_of
 from ..recurrence import Covered
 
-__all__ = [
-    "FIELDS",
-    "as_facts",
-    "calendar_id",
-    "check_calendars",
-    "check_rolling",
-    "covering",
-    "create",
-    "edit",
-    "known_sets",
-    "names_in",
-    "sets_of",
-]
-
 MOST_NAMED = 20
 MOST_ROLLING = 24
 """Times a day, of a schedule whose times roll."""

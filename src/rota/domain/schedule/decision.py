@@ -60,29 +60,6 @@ from .. import recurrence
 from ..model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
 from ..recurrence import MICROSECOND, After, Interval, RRule, Several, Simple
 
-__all__ = [
-    "LONGEST_GRACE",
-    "MOST_BUFFERED",
-    "Decision",
-    "Fire",
-    "Skip",
-    "decide",
-    "due_time",
-    "ended",
-    "given_up",
-    "grace_at",
-    "jitter_share",
-    "minds_overlap",
-    "planned",
-    "put_off_anew",
-    "replanned",
-    "resumed",
-    "room_after",
-    "turned_away",
-    "with_fewer_runs",
-    "without",
-]
-
 FIRES_PER_DECISION = 100
 MOST_BUFFERED = 100
 ROWS_PER_OUTAGE = 100

@@ -67,24 +67,6 @@ from .decision import planned, put_off_anew, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
 
-__all__ = [
-    "DEFAULTS",
-    "FIELDS",
-    "SCHEDULE_FIELDS",
-    "as_facts",
-    "changes_to",
-    "create",
-    "default_policy",
-    "delete",
-    "edit",
-    "governed",
-    "pause",
-    "restore",
-    "resume",
-    "timing_field",
-    "too_many_failures",
-]
-
 PAST_GRACE = timedelta(seconds=5)
 SHORTEST = timedelta(seconds=1)
 CHECKED_GAPS = 50

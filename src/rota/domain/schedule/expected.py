@@ -13,8 +13,6 @@ from ..model import Schedule
 from ..recurrence import MICROSECOND
 from .decision import due_time
 
-__all__ = ["AHEAD", "Expected", "TimeChanges", "compared", "expected", "skipped_today"]
-
 AHEAD = timedelta(days=14)
 MOST_TIMES = 5000
 

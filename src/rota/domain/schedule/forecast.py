@@ -27,15 +27,6 @@ from ..recurrence import MICROSECOND, After, Interval, Once
 from .decision import jitter_share, room_after
 from .spread import MINUTE, SPREADS, Moved, Mover, Spread, first_time, moves, spread_out
 
-__all__ = [
-    "LONGEST",
-    "BusyMinute",
-    "Forecast",
-    "ForecastSpan",
-    "Forecaster",
-    "Participant",
-]
-
 LONGEST = timedelta(days=31)
 BUSIEST = 5
 LOOKED_AT = 20

@@ -31,21 +31,6 @@ from ..recurrence import MICROSECOND
 from ..task import Submission, admit
 from .decision import Fire, Skip
 
-__all__ = [
-    "as_of",
-    "buffered",
-    "cut_short",
-    "dropped",
-    "failures_in_a_row",
-    "follow",
-    "follows",
-    "is_by_hand",
-    "run_id",
-    "skipped",
-    "start",
-    "target_type",
-]
-
 _FOLLOWS = {
     TaskStatus.PENDING: RunStatus.RUNNING,
     TaskStatus.RUNNING: RunStatus.RUNNING,

@@ -22,20 +22,6 @@ from ..model import Schedule, ScheduleStatus
 from ..recurrence import MICROSECOND
 from .decision import room_after
 
-__all__ = [
-    "MINUTE",
-    "SPREADS",
-    "Moved",
-    "Mover",
-    "Spread",
-    "can_move",
-    "check_over",
-    "first_time",
-    "minute_of",
-    "moves",
-    "spread_out",
-]
-
 MINUTE = timedelta(minutes=1)
 SPREADS = tuple(timedelta(minutes=each) for each in (5, 10, 15, 30, 60))
 LISTED = 100

@@ -14,8 +14,6 @@ from msgspec.structs import replace
 from ..model import AlarmRules, Schedule, Watch
 from ..recurrence import After, Once
 
-__all__ = ["FLOOR", "look_soon", "own_rules", "started", "tags_of", "watched", "with_failure"]
-
 FLOOR = timedelta(minutes=10)
 """Unless it was asked for, nobody is alarmed sooner than this about a schedule that does not succeed."""
 

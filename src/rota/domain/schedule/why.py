@@ -36,8 +36,6 @@ from ..model import (
 from ..recurrence import MICROSECOND
 from .decision import LONGEST_GRACE, MOST_BUFFERED, due_time, grace_at
 
-__all__ = ["Linked", "Pause", "Why", "check_near", "explain", "length", "meant"]
-
 Pause = tuple[datetime, datetime | None, str, str | None]
 
 _SECOND = timedelta(seconds=1)

@@ -20,8 +20,6 @@ from msgspec.inspect import CustomType, Type, type_info
 from ...domain.checks import shown
 from ...domain.errors import Invalid
 
-__all__ = ["ABSENT", "Decoder", "FieldsDecoder", "decoder", "encoded"]
-
 ABSENT: Any = object()
 _UNTYPED = (Any, object)
 _PLAIN = frozenset({str, int, float, bool})

@@ -22,20 +22,6 @@ from ...domain.task import Defaults
 from ...domain.workflow import Step
 from .signature import Signature
 
-__all__ = [
-    "Arguments",
-    "AsyncTaskFunction",
-    "Handle",
-    "Handler",
-    "PlainTaskFunction",
-    "TaskFunction",
-    "TaskQueue",
-    "WorkflowFunction",
-    "WorkflowHandle",
-    "is_async",
-    "running",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")

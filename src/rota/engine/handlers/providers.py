@@ -20,8 +20,6 @@ from ...domain.checks import shown
 from ...domain.errors import Invalid
 from .signature import Getter, Signature
 
-__all__ = ["Lifetime", "Provider", "Resources", "provider"]
-
 Lifetime = Literal["worker", "task"]
 
 

@@ -20,8 +20,6 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 from ...domain.errors import Invalid, PermanentError
 from .conversion import ABSENT, Decoder, FieldsDecoder, decoder, encoded
 
-__all__ = ["Getter", "Signature", "injected"]
-
 Getter = Callable[[Any], Any]
 """From the context of a call, what is injected: `operator.attrgetter("queue")`."""
 _EMPTY = inspect.Parameter.empty

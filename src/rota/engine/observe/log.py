@@ -32,8 +32,6 @@ from .telemetry import (
     trouble_of,
 )
 
-__all__ = ["FIELDS", "ids_of_task", "log_observation"]
-
 log = logging.getLogger("rota")
 
 FIELDS = (

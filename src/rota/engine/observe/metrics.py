@@ -57,8 +57,6 @@ from .telemetry import (
     WorkflowReplayed,
 )
 
-__all__ = ["CONTENT_TYPE", "Metrics", "Reading", "read_gauges", "store_away"]
-
 OTHER = "other"
 
 M = TypeVar("M", Counter, Histogram)

@@ -13,8 +13,6 @@ from ...domain.model import Record
 from ...stores.base import PLAIN_COMMIT, CommitOptions, Contents, Proof, ReadSoFar, RecordTypes, Store, Work
 from ..clock import Clock, SystemClock
 
-__all__ = ["LoopLag", "ObservedStore"]
-
 T = TypeVar("T")
 
 EVERY = timedelta(seconds=1)

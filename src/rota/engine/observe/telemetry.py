@@ -20,33 +20,6 @@ from ...domain.model import Alarm, Run, Schedule, Task
 from ...domain.workflow import Step
 from ..guard import name_of, text_of, traceback_of
 
-__all__ = [
-    "AlarmBegan",
-    "AlarmOver",
-    "ClockJumped",
-    "ClockSetBack",
-    "HookFailed",
-    "LeaseLost",
-    "LoopBlocked",
-    "LoopFailed",
-    "Observation",
-    "Observer",
-    "PingFailed",
-    "ResultLost",
-    "ScheduleStopped",
-    "StepRecorded",
-    "TaskMoved",
-    "TaskStarted",
-    "TimesHandled",
-    "Trouble",
-    "WorkflowParked",
-    "WorkflowReplayed",
-    "ZonesRefreshed",
-    "fan_out",
-    "running_task",
-    "trouble_of",
-]
-
 log = logging.getLogger("rota")
 
 running_task: ContextVar[Task | None] = ContextVar("rota_running_task", default=None)

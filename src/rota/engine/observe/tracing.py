@@ -23,8 +23,6 @@ from ...domain.model import Failure, Task
 from ...domain.task import Failed, Outcome, Released, Rescheduled
 from ...domain.workflow import trace_of
 
-__all__ = ["is_on", "stepping", "submitting", "traced"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -40,14 +40,6 @@ from ..commands.alarms import find_stuck
 from ..commands.serving import every_node
 from ..work import as_work
 
-__all__ = [
-    "Health",
-    "Serving",
-    "broken_records",
-    "check_health",
-    "check_serving",
-]
-
 ENOUGH = 1000
 OPEN = AlarmList(tenant=None, is_open=True)
 LOOKED_AT = 5000

@@ -14,8 +14,6 @@ from ...stores.base import Tx
 from ...stores.queries import Cursor, DueSchedules, LostLeases, OpenSchedules, ReadyTasks, TaskList
 from ..work import as_work
 
-__all__ = ["Hour", "Overview", "last_hours", "overview"]
-
 R = TypeVar("R", bound=Record)
 AT_MOST = 100
 """So many of each are looked at: the rest is counted nowhere, since to count costs as much as there are."""

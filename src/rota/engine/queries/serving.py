@@ -20,8 +20,6 @@ from ..commands.serving import every_node
 from ..commands.shared import find_task
 from ..work import as_work
 
-__all__ = ["Fleet", "QueueUse", "fleet_of", "queues_in_use", "wait_of", "waiting_of"]
-
 PAUSED_AT_MOST = 10_000
 LOOKED_AT = 100
 LOOKED_AT_IN_LINE = 1000

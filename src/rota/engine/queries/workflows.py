@@ -18,8 +18,6 @@ from ..commands.shared import find_task
 from ..commands.workflows import steps_of
 from ..work import as_work
 
-__all__ = ["RunTree", "check_workflows", "tree_of"]
-
 DEPTH = 5
 MOST_CHILDREN = 200
 """So many tasks are looked up below a workflow; of the others the step is shown, which has their id."""

@@ -20,8 +20,6 @@ from ..observe.telemetry import AlarmBegan, AlarmOver, Observer
 from ..work import find
 from .pings import Pings
 
-__all__ = ["SCAN_EVERY", "AlarmWatch"]
-
 BATCH = 50
 PAGE = 200
 SCAN_EVERY = timedelta(minutes=1)

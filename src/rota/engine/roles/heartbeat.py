@@ -13,8 +13,6 @@ from ...domain.model import NodeState
 from ...stores.base import Store
 from ..commands import remove_node, write_node
 
-__all__ = ["Heartbeat"]
-
 
 class Heartbeat:
     """`describe` gives what there is to say now; its times are set by the store."""

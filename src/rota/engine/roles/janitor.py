@@ -25,8 +25,6 @@ from ..observe.telemetry import Observer, TaskMoved
 from ..work import find
 from .leases import LEASE
 
-__all__ = ["Forgetter", "Janitor"]
-
 BATCH = 500
 LOOK_AGAIN = timedelta(seconds=10)
 HOLD_OFF = timedelta(seconds=10)

@@ -12,8 +12,6 @@ from datetime import timedelta
 from ..clock import Clock, JumpDetector, SystemClock
 from ..observe.telemetry import ClockJumped, LoopBlocked, Observer
 
-__all__ = ["BlockWatch", "JumpWatch"]
-
 EVERY = timedelta(seconds=1)
 
 

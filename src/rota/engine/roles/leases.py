@@ -21,8 +21,6 @@ from ..commands import Renewal, renew_leases
 from ..executor import Execution, Reports, StopReason
 from ..observe.telemetry import LeaseLost, Observer
 
-__all__ = ["LEASE", "Leases", "QueueLike", "pieces"]
-
 T = TypeVar("T")
 
 LEASE = timedelta(seconds=30)

@@ -23,8 +23,6 @@ from ...domain.model import Alarm
 from ...stores.base import CommitOptions, Store
 from ..commands import claim_notices, record_notices
 
-__all__ = ["Notices", "check_addresses", "label_of"]
-
 PATIENCE = timedelta(seconds=60)
 NOW = timedelta(0)
 _READING = CommitOptions(may_be_stale=True)

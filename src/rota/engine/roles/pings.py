@@ -30,8 +30,6 @@ from ..work import as_work
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Pings", "ping_address"]
-
 WAITING_AT_MOST = 1000
 KNOWN_AT_MOST = 10_000
 """More than can wait."""

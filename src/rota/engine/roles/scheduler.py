@@ -24,8 +24,6 @@ from ..commands import (
 from ..loops import Backoff
 from ..observe.telemetry import ClockSetBack, Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
 
-__all__ = ["Scheduler"]
-
 BATCH = 500
 ROWS_PER_CALL = 5_000
 NO_STEP = timedelta(seconds=2)

@@ -36,8 +36,6 @@ from ..runtimes.runtimes import Runtimes
 from ..workflows.runner import WorkflowExecution
 from .leases import LEASE, Leases, QueueLike, pieces
 
-__all__ = ["TaskWorker", "call_hooks", "run_hooks"]
-
 LOOK_AGAIN = timedelta(seconds=30)
 PAUSE = timedelta(milliseconds=50)
 """Between two tries to settle what someone else holds: short, so that we are the next in line."""

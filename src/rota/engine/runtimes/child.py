@@ -32,8 +32,6 @@ from ..guard import is_a, name_of, text_of, traceback_of
 from . import processes
 from .processes import LENGTH, Begin, Begun, Ended, Reported, Stop, framed
 
-__all__ = ["context_here", "main"]
-
 _here: list[Context] = []
 
 

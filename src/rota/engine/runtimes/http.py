@@ -32,8 +32,6 @@ from ...domain.runtimes import FilledRequest, HttpRequest, fill, secrets_of, sig
 from ..executor import AttemptFailed, Context
 from .output import as_text
 
-__all__ = ["HttpCalls", "new_client"]
-
 KEPT = 64 * 1024
 HEADERS_KEPT = 50
 CONNECT = timedelta(seconds=10)

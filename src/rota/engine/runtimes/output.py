@@ -15,8 +15,6 @@ from typing import IO, Self
 
 from ..clock import wait_for_any
 
-__all__ = ["KeptOutput", "as_text"]
-
 KEPT = 16 * 1024
 """Bytes at the beginning, and as many at the end."""
 SPOOLED = 16 * 1024 * 1024

@@ -32,8 +32,6 @@ from ..clock import wait_for_any
 from ..executor import AttemptFailed, Context, StopReason
 from ..handlers.functions import running
 
-__all__ = ["LENGTH", "Begin", "Begun", "Ended", "Processes", "Reported", "Stop", "framed"]
-
 LENGTH = struct.Struct(">I")
 
 

@@ -22,8 +22,6 @@ from .shell import run_shell
 if TYPE_CHECKING:
     from .http import HttpCalls
 
-__all__ = ["Runtimes"]
-
 HTTP_TIMEOUT = timedelta(seconds=60)
 
 

@@ -32,8 +32,6 @@ from ..clock import wait_for_any
 from ..executor import AttemptFailed, Context
 from .output import KeptOutput
 
-__all__ = ["run_shell"]
-
 KILL_AFTER = timedelta(seconds=3)
 REAPED = timedelta(seconds=1)
 """How long a process that was killed may take to be gone."""

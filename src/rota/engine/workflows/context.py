@@ -29,8 +29,6 @@ from ..handlers.functions import Handler, TaskFunction
 from ..handlers.signature import injected
 from .replay import Attempts, Replay, Restart
 
-__all__ = ["Workflow", "check_run", "current_step"]
-
 R = TypeVar("R")
 
 STEP_RETRIES = 3

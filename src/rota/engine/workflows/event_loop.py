@@ -26,8 +26,6 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-__all__ = ["CodeBranch", "WorkflowLoop"]
-
 Ts = TypeVarTuple("Ts")
 
 

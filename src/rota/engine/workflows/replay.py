@@ -33,8 +33,6 @@ from ...domain.model import (
 from ...domain.workflow import UNDO, Step, StepKind, StepStatus, Wait
 from .event_loop import CodeBranch, WorkflowLoop
 
-__all__ = ["Attempts", "Replay", "Restart", "WorkflowCall"]
-
 CANCELLED = "the workflow is cancelled"
 
 

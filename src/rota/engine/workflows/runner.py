@@ -43,8 +43,6 @@ from ..observe.telemetry import Observer, StepRecorded, WorkflowParked, Workflow
 from .context import Workflow, current_step
 from .replay import Replay, Restart, WorkflowCall
 
-__all__ = ["WorkflowExecution"]
-
 T = TypeVar("T")
 
 HAND_BACK = timedelta(seconds=5)

@@ -27,8 +27,6 @@ from .log import Log, LogPosition
 from .replica import BucketTx, MoveToArchive, Trial
 from .service.clock import Moment
 
-__all__ = ["Committed", "Committer"]
-
 _LOSSES = 4
 """Fewer losses are no contention, however long they took: the node may have been asleep."""
 

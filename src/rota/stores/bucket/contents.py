@@ -12,8 +12,6 @@ from ..base import Contents, no_content
 from ..threads import Threads
 from .service.bucket import Bucket
 
-__all__ = ["CONTENTS", "BucketContents"]
-
 CONTENTS = "artifacts/"
 PIECE = 4 * 1024 * 1024
 _THREADS = 4

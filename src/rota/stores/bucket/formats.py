@@ -25,28 +25,6 @@ from ..memory.state import Row
 from .archive.segments import Segment
 from .service.bucket import Bucket
 
-__all__ = [
-    "SNAPSHOTS",
-    "TYPES",
-    "EntryHeader",
-    "LogEntry",
-    "Restored",
-    "Snapshot",
-    "decode",
-    "encode",
-    "encode_snapshot",
-    "entry_key",
-    "lines",
-    "newest",
-    "number_of",
-    "numbered",
-    "parse",
-    "read_object",
-    "restore",
-    "rows_in",
-    "snapshot_keys",
-]
-
 T = TypeVar("T")
 
 _READS = 3

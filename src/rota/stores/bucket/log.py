@@ -56,8 +56,6 @@ from .service.clock import Moment, ServiceClock
 from .service.proof import check_create, is_begun
 from .tuning import Contention, ReadOdds, RetryPauses, Tuning
 
-__all__ = ["Log", "LogPosition"]
-
 
 class LogPosition(NamedTuple):
     """The replica is at entry `number`, and at `moment` no snapshot was ahead of that. So no later entry was removed

@@ -20,8 +20,6 @@ from .archive.segments import SEGMENTS, made_at
 from .formats import SNAPSHOTS, entry_key, number_of, numbered, snapshot_keys
 from .log import Log
 
-__all__ = ["LogRemoval"]
-
 
 class LogRemoval:
     """Runs in the upkeep thread, after a snapshot was written."""

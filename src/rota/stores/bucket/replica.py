@@ -30,8 +30,6 @@ from .archive.lookups import LookupResults, answer_all
 from .archive.segments import Segment, made_at
 from .formats import TYPES, Restored
 
-__all__ = ["BucketTx", "MoveToArchive", "Replica", "Trial"]
-
 
 class Replica:
     """The state after entry `number`."""

@@ -42,8 +42,6 @@ from .service.proof import prove
 from .tuning import LogPoller, Tuning
 from .upkeep import Upkeep
 
-__all__ = ["BucketStore"]
-
 T = TypeVar("T")
 HEARTBEAT = timedelta(minutes=5)
 """A heartbeat is a write, which costs money, and one that every node reads."""

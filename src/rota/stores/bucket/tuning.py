@@ -21,8 +21,6 @@ from ..threads import Threads
 from ..waiting import poll_later
 from .service.clock import Moment, Stopwatch
 
-__all__ = ["Contention", "LogPoller", "ReadOdds", "RetryPauses", "Tuning"]
-
 _LEAST_WINDOWS = 4
 
 

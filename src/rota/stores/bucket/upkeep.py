@@ -36,8 +36,6 @@ from .replica import MoveToArchive
 from .service.proof import prove_rights
 from .views import ViewWriter
 
-__all__ = ["Upkeep"]
-
 logger = logging.getLogger("rota")
 
 

@@ -49,8 +49,6 @@ from .log import Log
 from .service.bucket import ListedObject
 from .service.clock import Moment
 
-__all__ = ["ViewWriter", "views_of"]
-
 View = tuple[str, bytes | None]
 """A key and its text. None means that nothing should be there."""
 

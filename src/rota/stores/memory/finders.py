@@ -86,8 +86,6 @@ from ..queries import (
 from .indexes import INDEXES, IndexEntry
 from .state import Row, State
 
-__all__ = ["count", "tally", "walk", "walk_rows"]
-
 R = TypeVar("R", bound=Record)
 Walk = Callable[[State, Any], Iterator[Record]]
 """The records that a query finds in a state, in the query's order."""

@@ -35,8 +35,6 @@ from ...domain.template import alias_key
 from ...domain.workflow import Signal, Step
 from ..queries import NEVER
 
-__all__ = ["INDEXES", "Index", "IndexEntry"]
-
 IndexEntry = tuple[Any, ...]
 IndexKey = tuple[IndexEntry, IndexEntry]
 """The group and the entry in it."""

@@ -21,8 +21,6 @@ from ..base import RECORD_TYPES
 from ..codec import TABLES, Table
 from .indexes import INDEXES, Index, IndexEntry
 
-__all__ = ["Changes", "Row", "State", "Writes", "by_table"]
-
 R = TypeVar("R", bound=Record)
 Writes = Mapping[type[Record], Mapping[str, Record]]
 """The writes of a transaction: records by type and id."""

@@ -34,8 +34,6 @@ from ..works import drive, run_work
 from .finders import count, tally, walk, walk_rows
 from .state import Row, State, by_table
 
-__all__ = ["MemoryStore", "MemoryTx"]
-
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 

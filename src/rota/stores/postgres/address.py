@@ -17,8 +17,6 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from ...domain.errors import Invalid
 from ..secrets import without_secrets
 
-__all__ = ["Address"]
-
 PLANNING = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",

@@ -14,8 +14,6 @@ from datetime import datetime, timedelta
 
 from ..base import Clock
 
-__all__ = ["DatabaseClock"]
-
 GOOD_FOR = 5.0
 _JUMP = timedelta(seconds=1)
 _UNNOTICED = timedelta(seconds=1)

@@ -14,8 +14,6 @@ from ..base import Contents, no_content
 from ..threads import Threads
 from .queries import Statements
 
-__all__ = ["TableContents"]
-
 PIECE = 1024 * 1024
 
 

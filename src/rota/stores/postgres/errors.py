@@ -16,8 +16,6 @@ import asyncpg
 
 from ...domain.errors import Conflict, Corrupt, StoreError, Unavailable
 
-__all__ = ["COMMITTING", "FAILURES", "Blocked", "as_store_error", "driver_errors_translated", "is_lost"]
-
 COMMITTING = "committing"
 """The one thing to be `doing` after which the outcome may be unknown."""
 

@@ -20,8 +20,6 @@ from .queries import Statements
 from .transaction import DatabaseTransaction
 from .tx import SharedTransaction
 
-__all__ = ["run_in_foreign_transaction"]
-
 T = TypeVar("T")
 _TAKEN = "23505"
 

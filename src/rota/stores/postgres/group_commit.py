@@ -29,8 +29,6 @@ from .errors import Blocked
 from .transaction import LockedElsewhere
 from .tx import SharedTransaction
 
-__all__ = ["ConnectionLost", "GroupCommit"]
-
 T = TypeVar("T")
 _LARGEST_GROUP = 256
 _GROUPS_AT_ONCE = 2

@@ -29,8 +29,6 @@ from .address import Address
 from .errors import FAILURES
 from .queries import Statements
 
-__all__ = ["ChangeListener", "notice"]
-
 _NAMES: dict[type[Record], str] = {of_type: table.name for of_type, table in TABLES.items()}
 _NAMES[PendingTask] = "pending"
 _TYPES = {name: of_type for of_type, name in _NAMES.items()}

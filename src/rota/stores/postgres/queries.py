@@ -22,16 +22,6 @@ from ..sql_parameters import Parameters, task_list_statement, usual_statement
 from .rows import WHOLE_RECORD, WRITERS, text_of
 from .task_row import columns_read, json_of, known_after
 
-__all__ = [
-    "Statement",
-    "Statements",
-    "named",
-    "statement_name",
-    "values_of",
-    "values_of_update",
-    "values_of_updated",
-]
-
 _LOCK = "for update skip locked"
 _SORT = re.compile(r"order by [^\n]* (?=limit :limit::bigint\Z)")
 _LIMIT = re.compile(r"limit :limit::bigint( \{lock\})?\Z")

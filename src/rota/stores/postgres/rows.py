@@ -39,8 +39,6 @@ from ...domain.workflow import Signal, Step
 from ..codec import TABLES, Column
 from .task_row import are_alike, bodies_of, body_of, columns_read, json_of, read_tasks
 
-__all__ = ["WHOLE_RECORD", "WRITERS", "Histories", "Rows", "Writer", "text_of"]
-
 WHOLE_RECORD = "body::text"
 """The selected columns of a record whose body is all of it."""
 

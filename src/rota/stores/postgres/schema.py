@@ -13,8 +13,6 @@ from zlib import crc32
 from ..sql_files import Applied, Migration, check_complete, migrations, pending
 from .queries import Statements
 
-__all__ = ["check", "migrate", "plan"]
-
 _LOCK = 0x726F7461 << 32  # "rota"
 _MADE_FIRST = (("schema_exists", "create_schema"), ("migration_table_exists", "create_migration_table"))
 _PATIENCE = 86_400.0  # seconds; the driver has a timeout of its own

@@ -34,8 +34,6 @@ from .schema import check, migrate, plan
 from .transaction import DatabaseTransaction, SecondStatement
 from .tx import SharedTransaction, read_all
 
-__all__ = ["PostgresStore"]
-
 T = TypeVar("T")
 
 

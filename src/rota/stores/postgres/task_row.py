@@ -19,18 +19,6 @@ from ...domain.errors import Corrupt, Invalid
 from ...domain.model import RetryPolicy, Task, TaskStatus
 from ...domain.task import ShortHistory, Update, is_short_alike, whole_history
 
-__all__ = [
-    "are_alike",
-    "are_columns",
-    "bodies_of",
-    "body_of",
-    "columns_read",
-    "has_same_body",
-    "json_of",
-    "known_after",
-    "read_tasks",
-]
-
 _IN_COLUMNS = (
     "id",
     "schedule_id",

@@ -31,8 +31,6 @@ from .queries import Statements, values_of_update, values_of_updated
 from .rows import WRITERS, Histories, Rows, Writer
 from .task_row import has_same_body
 
-__all__ = ["DatabaseTransaction", "LockedElsewhere", "Records", "SecondStatement", "Updates", "Writes"]
-
 _PLACE = re.compile(r"\$(\d+)")
 _TABLES = {of_type: place for place, of_type in enumerate(WRITERS)}
 

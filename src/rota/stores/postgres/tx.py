@@ -26,8 +26,6 @@ from .rows import WRITERS, text_of
 from .task_row import are_columns, known_after, read_tasks
 from .transaction import DatabaseTransaction, LockedElsewhere, Records, Updates, Writes
 
-__all__ = ["PendingWrites", "SharedTransaction", "read_all"]
-
 R = TypeVar("R", bound=Record)
 _OF_NO_CONCERN: RecordTypes = {Record, NodeState}
 """What no other node waits for: claims, renewed leases, heartbeats."""

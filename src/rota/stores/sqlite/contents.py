@@ -16,8 +16,6 @@ from ...domain.errors import Unavailable
 from ..base import Contents, no_content
 from ..threads import Threads
 
-__all__ = ["FolderContents"]
-
 T = TypeVar("T")
 PIECE = 1024 * 1024
 _UNFINISHED = ".part"

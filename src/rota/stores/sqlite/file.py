@@ -34,8 +34,6 @@ from ..base import no_store
 from ..sql_files import load
 from ..threads import Threads
 
-__all__ = ["DataVersion", "FileThread", "FileWatch", "Header", "SqliteFile"]
-
 T = TypeVar("T")
 
 _SQL = load("sqlite")

@@ -26,8 +26,6 @@ from ..queries import OpenSchedules, OpenTasks, OutdatedZones, Query, ReadyTasks
 from ..sql_files import load
 from ..sql_parameters import MANY_PENDING, Parameters, name_of, task_list_statement, usual_statement
 
-__all__ = ["COUNT", "FIND", "SEEK", "count", "find", "tally", "tally_statement"]
-
 _SELECTS = {name: sql for name, sql in load("sqlite").items() if "{what}" in sql}
 FIND = {name: sql.replace("{what}", "body") for name, sql in _SELECTS.items()}
 _FIND_TIMED = {

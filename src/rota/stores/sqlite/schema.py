@@ -10,8 +10,6 @@ from ...domain.errors import Corrupt
 from ..codec import TABLES
 from ..sql_files import Applied, Migration, check_complete, load, migrations, pending
 
-__all__ = ["check", "migrate", "plan"]
-
 _SQL = load("sqlite")
 
 

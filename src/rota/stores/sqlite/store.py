@@ -36,11 +36,6 @@ from .file import DataVersion, FileThread, FileWatch, Header, SqliteFile
 from .schema import check, migrate, plan
 from .tx import SqliteTx, everything, flush
 
-__all__ = [
-    "SqliteStore",
-    "commit",
-]
-
 T = TypeVar("T")
 
 _SQL = load("sqlite")

@@ -24,8 +24,6 @@ from ..queries import RECORD_OF, Query
 from ..sql_files import load
 from .queries import count, find, tally
 
-__all__ = ["STATEMENTS", "SqliteTx", "everything", "flush"]
-
 R = TypeVar("R", bound=Record)
 Row = list[Any]
 

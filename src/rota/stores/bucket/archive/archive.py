@@ -39,17 +39,6 @@ from ..formats import lines
 from .lookups import LookupResults, Matching, RowOf, SegmentLookup, Walk, answer_all
 from .segments import Fingerprints, Segment, SegmentIndex, Span, fingerprint
 
-__all__ = [
-    "Archive",
-    "ArchivedSegment",
-    "Order",
-    "Source",
-    "archived_order",
-    "first_rows",
-    "merged",
-    "pack_segment",
-]
-
 _LAST = chr(0x10FFFF)
 
 

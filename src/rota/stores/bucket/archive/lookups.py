@@ -39,20 +39,6 @@ from ..formats import parse, read_object, rows_in
 from ..service.bucket import Bucket
 from .segments import Fingerprints
 
-__all__ = [
-    "ArchiveReads",
-    "LookupResults",
-    "Matching",
-    "NeedsArchive",
-    "RowOf",
-    "SegmentCache",
-    "SegmentLookup",
-    "Walk",
-    "answer_all",
-    "read_with_archive",
-]
-
-
 T = TypeVar("T")
 
 

@@ -21,18 +21,6 @@ import uuid_utils
 from ....domain.model import Event, Record, Run, Task
 from ...codec import micros
 
-__all__ = [
-    "SEGMENTS",
-    "Fingerprints",
-    "Segment",
-    "SegmentIndex",
-    "Span",
-    "fingerprint",
-    "made_at",
-    "segment_key",
-    "summarize",
-]
-
 SEGMENTS = "archive/"
 
 

@@ -26,8 +26,6 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from ....domain.errors import Invalid
 from .bucket import FolderRequests, MemoryRequests, Requests, ServiceRequests, first_line
 
-__all__ = ["BucketAddress"]
-
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 _HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+", re.ASCII)
 _VARIABLES = {

@@ -32,19 +32,6 @@ from obstore.store import LocalStore, MemoryStore
 
 from ....domain.errors import StoreError, Unavailable
 
-__all__ = [
-    "Bucket",
-    "Denied",
-    "FetchedObject",
-    "FolderRequests",
-    "ListedObject",
-    "MemoryRequests",
-    "Requests",
-    "ServiceRequests",
-    "Taken",
-    "first_line",
-]
-
 REPEATING: dict[str, Any] = {
     "max_retries": 5,
     "retry_timeout": timedelta(seconds=20),

@@ -16,8 +16,6 @@ from typing import NamedTuple
 from ....domain.errors import StoreError
 from ...base import Clock
 
-__all__ = ["Moment", "ServiceClock", "Stopwatch"]
-
 _SECOND = timedelta(seconds=1)
 _EVERY = timedelta(seconds=60)
 _DRIFT = 0.0005

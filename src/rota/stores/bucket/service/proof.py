@@ -16,8 +16,6 @@ from ....domain.errors import Invalid, StoreError, Unavailable
 from ...base import Proof
 from .bucket import Bucket, Denied, Taken
 
-__all__ = ["check_create", "is_begun", "prove", "prove_rights"]
-
 _WRITERS = 4
 _ROUNDS = 3
 _TRIES = 3

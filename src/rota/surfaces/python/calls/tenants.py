@@ -9,7 +9,7 @@ from ....domain import keys
 from ....domain.checks import check_choice, check_key, check_text
 from ....domain.model import ApiKey, Event, Role, Tenant
 from ....domain.options import LimitOptions
-from ....domain.tenants import check_tenant
+from ....domain.tenants import EVERY_TENANT, check_tenant
 from ....engine import commands, queries
 from ....engine.queries import TenantUse
 from ....stores.queries import ApiKeyList, EventList
@@ -31,7 +31,7 @@ class TenantCalls(Calls):
         keys.check_name(name)
         check_choice("role", role, Role)
         id, secret = self._new_id(), commands.new_secret()
-        tenant = keys.EVERY_TENANT if every_tenant else self.tenant
+        tenant = EVERY_TENANT if every_tenant else self.tenant
         made = await self._commit(commands.create_key(id, secret, tenant, name, role, self.actor))
         return made, keys.token(id, secret)
 
