@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from ..domain.model import Change, ChangeType, TaskStatus
 
-__all__ = ["Attempt", "attempts_of"]
-
 
 class Attempt(NamedTuple):
     """One time that a worker took a task: when it could have begun, when it began, when and how it ended."""

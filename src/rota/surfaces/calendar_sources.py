@@ -18,8 +18,6 @@ from ..domain.errors import Invalid
 from ..domain.recurrence import RRule
 from ..domain.schedule.calendar_options import SOURCES, YEARS, sources_in
 
-__all__ = ["days_of", "with_days"]
-
 MOST_DAYS = 5_000
 _DAY = timedelta(days=1)
 Event = Any

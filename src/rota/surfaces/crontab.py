@@ -16,8 +16,6 @@ import msgspec
 from ..domain import recurrence
 from ..domain.recurrence import Cron
 
-__all__ = ["Imported", "imported"]
-
 _SETTING = re.compile(r"""^\s*(?:"([^"]+)"|'([^']+)'|([A-Za-z_]\w*))\s*=\s*(.*?)\s*$""")
 _MACROS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 _REBOOT = "@reboot is no time: let the system start it (a systemd unit), or the worker (`@app.on_startup`)"

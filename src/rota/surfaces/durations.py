@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 from ..domain.checks import check_duration, parsed_duration
 
-__all__ = ["coarse", "iso", "long_text", "parsed", "relative", "short"]
-
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _LONG = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 

@@ -17,8 +17,6 @@ from typing import Any
 from ..domain.errors import Invalid
 from . import redaction, settings
 
-__all__ = ["SUFFIXES", "check_document", "format_of", "read", "read_text", "write"]
-
 DEEPEST = 100
 LARGEST = 2_000_000
 SECTIONS = ("schedules", "templates", "calendars")

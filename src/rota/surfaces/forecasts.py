@@ -12,8 +12,6 @@ from .durations import short
 from .shapes import Answer, Time, shaped
 from .words import counted
 
-__all__ = ["ForecastAnswer", "SpreadAnswer", "answer", "lines", "remarks", "spread_answer", "spread_lines"]
-
 _WIDTH = 80
 _BAR = 39
 _NAMED = 5

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from ..domain.errors import Invalid
 
-__all__ = ["Place", "PortTaken", "find", "is_installed", "listen", "url_of"]
-
 BACKLOG = 2048
 
 

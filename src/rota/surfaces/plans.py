@@ -16,8 +16,6 @@ from ..domain.schedule.expected import AHEAD, TimeChanges
 from . import redaction
 from .shapes import Answer, Time, shaped
 
-__all__ = ["WARNING", "PlanAnswer", "answer", "lines", "summary"]
-
 IN_DETAIL = 100
 """The times of so many changes are computed."""
 LISTED = 50

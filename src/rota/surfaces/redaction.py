@@ -18,8 +18,6 @@ from ..domain.artifact import RESULT
 from ..domain.errors import Invalid
 from ..domain.model import Artifact
 
-__all__ = ["HIDDEN", "artifact", "carried", "document", "hide", "redacted", "restored", "shown"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 HIDDEN = "[hidden]"

@@ -33,8 +33,6 @@ from ..domain.checks import check_duration
 from ..domain.errors import Invalid
 from . import durations
 
-__all__ = ["FIELDS", "Setting", "SettingField", "Settings", "load", "parsed_size"]
-
 FILE = "rota.toml"
 DEFAULT = "default"
 _SIZE = re.compile(r"([0-9]{1,12}) ?(|B|KB|KIB|MB|MIB)")

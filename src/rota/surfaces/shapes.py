@@ -36,19 +36,6 @@ from ..engine.queries import Occurrence
 from ..engine.queries.serving import QueueUse
 from .durations import iso
 
-__all__ = [
-    "Answer",
-    "ItemsAnswer",
-    "PageAnswer",
-    "Time",
-    "fields_of",
-    "listed",
-    "node",
-    "plain",
-    "queue_use",
-    "shaped",
-]
-
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 Time = Annotated[datetime, msgspec.Meta(tz=True)]

@@ -10,8 +10,6 @@ from msgspec.structs import fields
 
 from ..domain.model import Event, Schedule, TaskTarget
 
-__all__ = ["changed_fields", "deleted_because", "differences"]
-
 _NOT_TOLD = ("version", "updated_at", "updated_by", "due_at", "zone_data", "record", "deleted_at")
 """Fields that a history leaves out: they change with every edit, or say nothing to people."""
 

@@ -20,8 +20,6 @@ from ..domain.recurrence import Cron, RRule
 from ..domain.schedule import MOST_BUFFERED, grace_at
 from .durations import long_text, relative
 
-__all__ = ["counted", "policies", "runs_what", "sentence", "state", "timing_words"]
-
 
 def counted(number: int, one: str, many: str | None = None) -> str:
     """`1 schedule`, `12 schedules`."""

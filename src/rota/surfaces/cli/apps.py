@@ -14,8 +14,6 @@ import click
 if TYPE_CHECKING:
     from ...engine.app import App
 
-__all__ = ["apps_in", "load_app", "next_command"]
-
 _MOST_FILES = 200
 _LARGEST = 200_000
 

@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 
 from click import unstyle
 
-__all__ = ["GAP", "broken", "fitted", "shortened"]
-
 GAP = 2
 _NARROW = 14
 """A column that gives way is not made narrower than this: it is left out instead."""

@@ -17,19 +17,6 @@ from typing import Any, NamedTuple
 
 import click
 
-__all__ = [
-    "BROKEN_PIPE",
-    "Command",
-    "Entry",
-    "Group",
-    "Root",
-    "command",
-    "explained",
-    "flushed",
-    "help_if_alone",
-    "is_global",
-]
-
 REFUSED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as a shell counts SIGINT and SIGPIPE
 
 

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from ...domain.errors import NotFound
     from ..python.client import Queue
 
-__all__ = [
-    "calendars",
-    "kinds",
-    "queues",
-    "schedules",
-    "suggested",
-    "task_ids",
-    "templates",
-    "workflow_ids",
-    "zones",
-]
-
 AT_MOST = 1000
 """The number of names that are looked through."""
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]

@@ -23,29 +23,6 @@ if TYPE_CHECKING:
     from ...domain.options import Option
     from ..python.client import Queue
 
-__all__ = [
-    "DURATION",
-    "JSON",
-    "JSON_TEXT",
-    "LOG_LEVELS",
-    "NONE",
-    "NUMBER_OR_NONE",
-    "PROCESSES",
-    "SCHEDULE",
-    "SIZE",
-    "TEMPLATE",
-    "TIME",
-    "WALL_TIME",
-    "Named",
-    "clearable",
-    "given",
-    "json_lines",
-    "one_value",
-    "page_options",
-    "shape_options",
-    "together",
-]
-
 T = TypeVar("T")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

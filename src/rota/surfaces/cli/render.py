@@ -20,18 +20,6 @@ from .columns import GAP, broken, fitted, shortened
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "LEGEND",
-    "MARKS",
-    "Cell",
-    "Screen",
-    "prose_for",
-    "seconds",
-    "size_in_words",
-    "styled",
-    "written",
-]
-
 
 class Cell(NamedTuple):
     """A text, and how it looks where there are colours."""

@@ -7,20 +7,6 @@ import click
 from ... import __version__
 from .command import Entry, Group, Root, command, help_if_alone
 
-__all__ = [
-    "artifact",
-    "calendar",
-    "cli",
-    "completion",
-    "importing",
-    "keys",
-    "queue",
-    "schedule",
-    "scheduler",
-    "template",
-    "tenant",
-]
-
 _RUN = {
     "up": Entry(
         "process.commands:up",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..python.client import Page, Queue
     from ..settings import Settings
 
-__all__ = ["Session", "with_session"]
-
 T = TypeVar("T")
 _PAGES = ("limit", "cursor", "deleted")
 _FLAGS = {"kind": "type", "schedule_id": "schedule", "template_id": "template"}

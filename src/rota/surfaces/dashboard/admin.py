@@ -13,8 +13,6 @@ from .forms import moment
 from .texts import deed, person
 from .visit import Visit
 
-__all__ = ["ask_to_revoke", "audit", "keys", "make_key", "revoke_key"]
-
 LIMIT = 200
 LOOKED_AT = 5000
 SUBJECTS = ("schedule", "template", "calendar", "queue", "key", "tenant")

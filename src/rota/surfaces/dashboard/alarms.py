@@ -10,8 +10,6 @@ from ...domain.model import AlarmRules
 from ..durations import long_text
 from .visit import Visit
 
-__all__ = ["RULES", "show"]
-
 LIMIT = 100
 RULES = {
     "late": "late",

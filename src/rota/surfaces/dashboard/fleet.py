@@ -9,8 +9,6 @@ from ...domain.model import TaskStatus
 from ...domain.serving import is_alive
 from .visit import FormField, Visit
 
-__all__ = ["act_on_queue", "ask_about_queue", "nodes", "one_node", "queues"]
-
 HELD = 1000
 SHOWN = 100
 ACTIONS = ("pause", "resume")

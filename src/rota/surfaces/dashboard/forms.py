@@ -11,8 +11,6 @@ from ...domain.checks import MAX_DEPTH
 from ...domain.errors import Invalid
 from ...domain.model import Schedule
 
-__all__ = ["clock_of", "json_of", "moment", "span_text", "typed"]
-
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 

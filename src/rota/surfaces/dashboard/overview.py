@@ -13,11 +13,10 @@ from ...domain.model import Alarm, NodeState, Task
 from ...domain.serving import busy_slots, is_alive
 from ...engine.queries.overview import AT_MOST, Hour, Overview
 from ..python.client import Page
+from ..words import counted
 from .alarms import RULES
-from .texts import counted, took
+from .texts import took
 from .visit import Visit
-
-__all__ = ["seen_of", "show"]
 
 SHOWN = 10
 ALARMS = 20

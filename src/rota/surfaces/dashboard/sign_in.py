@@ -13,8 +13,6 @@ from ..http.problems import Problem
 from ..http.service import of
 from .visit import HEADERS, address, path_of, render
 
-__all__ = ["needed", "rotate", "show", "sign_in", "sign_out"]
-
 
 async def needed(request: Request, problem: Problem) -> Response:
     """The answer of a page to someone who is not signed in.

@@ -27,8 +27,6 @@ from .tasks import task
 from .texts import TEMPLATES
 from .visit import HEADERS, Visit, render
 
-__all__ = ["install", "prepare"]
-
 log = logging.getLogger("rota.http")
 
 Page = Callable[[Visit], Awaitable[Response]]

@@ -14,8 +14,6 @@ from ..http.access import ALL_TENANTS
 from .forms import span_text
 from .visit import FormField, Visit
 
-__all__ = ["act", "ask", "create", "show"]
-
 ACTIONS = ("limits", "suspend", "resume")
 _DONE = {
     "create": "The tenant is made.",

@@ -23,21 +23,6 @@ from ..http.access import LOCAL
 from ..versions import differences
 from ..words import counted
 
-__all__ = [
-    "REASONS",
-    "TEMPLATES",
-    "counted",
-    "deed",
-    "iso",
-    "kind_of",
-    "person",
-    "pretty",
-    "reason",
-    "tags_of",
-    "took",
-    "up_to",
-]
-
 REASONS = {
     "missed": "nothing was running to fire it",
     "overlap": "the run before was still going",

@@ -17,8 +17,6 @@ from ..http.problems import Problem
 from ..http.service import Acting, Service, of
 from .texts import TEMPLATES
 
-__all__ = ["HEADERS", "FormField", "Visit", "address", "path_of", "render"]
-
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

@@ -32,17 +32,6 @@ from ...stores.base import Store, Tx, Work
 from ...stores.queries import ApiKeyList
 from .problems import Problem
 
-__all__ = [
-    "ALL_TENANTS",
-    "COOKIE",
-    "LOCAL",
-    "Access",
-    "Caller",
-    "Identify",
-    "Limiter",
-    "came_from_here",
-]
-
 CALLERS_REMEMBERED = 10_000
 
 

@@ -37,8 +37,6 @@ from .v1 import jobs, tasks
 if TYPE_CHECKING:
     from ...engine.observe.metrics import Metrics
 
-__all__ = ["create_app"]
-
 RATE = 500.0
 _ABOUT = """A durable scheduler and task queue: what to run, when, and for every expected run what became of it.
 

@@ -19,8 +19,6 @@ from ...engine.artifacts import OpenArtifact
 from .openapi import documented
 from .problems import Problem
 
-__all__ = ["download", "downloading"]
-
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 

@@ -44,30 +44,6 @@ from ...domain.options import (
     value_type,
 )
 
-__all__ = [
-    "SLASH",
-    "Body",
-    "Flag",
-    "InSeconds",
-    "Json",
-    "Kind",
-    "Name",
-    "RetryPolicyBody",
-    "Seconds",
-    "Text",
-    "Time",
-    "Whole",
-    "as_given",
-    "as_json",
-    "body_fields",
-    "body_name",
-    "camel",
-    "camel_keys",
-    "given_options",
-    "in_words_of",
-    "said_once",
-]
-
 
 @lru_cache(maxsize=4096)
 def camel(name: str) -> str:

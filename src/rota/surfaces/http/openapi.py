@@ -14,8 +14,6 @@ from starlette.exceptions import HTTPException
 
 from .problems import CONTENT_TYPE, ProblemDocument
 
-__all__ = ["documented", "install", "streaming"]
-
 PAGE = "/docs"
 _ASSETS = {
     "swagger-ui.css": "text/css",

@@ -16,8 +16,6 @@ from .problems import Problem
 from .reading import check_query
 from .service import answer, of
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["operations"])  # whoever checks health may add parameters of their own
 READY_WITHIN = timedelta(seconds=2)
 

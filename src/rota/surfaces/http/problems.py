@@ -21,18 +21,6 @@ from ...domain.errors import Refused, RotaError, Unavailable
 from ..shapes import Answer
 from .fields import as_given, as_json, in_words_of
 
-__all__ = [
-    "CONTENT_TYPE",
-    "Problem",
-    "ProblemDocument",
-    "Unreadable",
-    "from_error",
-    "install",
-    "respond",
-    "status_of",
-    "wrong",
-]
-
 log = logging.getLogger("rota.http")
 
 CONTENT_TYPE = "application/problem+json"

@@ -16,8 +16,6 @@ from starlette.types import Receive, Scope, Send
 from ...domain.checks import storable
 from .problems import Problem, Unreadable, wrong
 
-__all__ = ["BareRoute", "Router", "check_query", "read_json"]
-
 
 class Router(APIRouter):
     """Every route of the API is made by one of these."""

@@ -33,8 +33,6 @@ from .problems import wrong
 if TYPE_CHECKING:
     from ...engine.observe.metrics import Metrics
 
-__all__ = ["Acting", "Admin", "Operator", "Service", "Viewer", "answer", "of"]
-
 T = TypeVar("T")
 DEFAULT_TENANT = "default"
 LOOK_AGAIN = timedelta(seconds=10)

@@ -14,8 +14,6 @@ from ...engine.clock import Clock
 from . import arguments
 from .client import Connecting, Queue, connect
 
-__all__ = ["App"]
-
 _ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -46,26 +46,6 @@ from ..durations import iso
 from ..redaction import restored
 from .timings import changed_timing, checked_zone, given_time, new_timing
 
-__all__ = [
-    "OPTIONS",
-    "changed_target",
-    "check_registered",
-    "cursor_text",
-    "declared_changes",
-    "declared_schedule",
-    "filters",
-    "given_time",
-    "in_words_of",
-    "new_schedule",
-    "new_target",
-    "parsed_cursor",
-    "parsed_name_cursor",
-    "schedule_changes",
-    "submission",
-    "submissions",
-    "unsaved_schedule",
-]
-
 _TIME_CURSOR = re.compile(r"\d{4}-\d\d-\d\dT[^~]+~[0-9a-f-]{36}")
 """A cursor as `cursor_text` writes it."""
 

@@ -18,8 +18,6 @@ from ...engine.queries import one_template, serving
 from ...engine.queries.serving import Fleet
 from ...stores.base import Store
 
-__all__ = ["KnownNodes", "UnhandledKind", "started_by"]
-
 FRESH = timedelta(seconds=30)
 
 

@@ -9,8 +9,6 @@ from ...domain.options import Duration
 from ...domain.runtimes import TOLERANCE, is_signed
 from ...engine.clock import SystemClock
 
-__all__ = ["verify_signature"]
-
 
 def verify_signature(
     secret: str, headers: Mapping[str, str], content: bytes, *, tolerance: Duration = TOLERANCE

@@ -21,8 +21,6 @@ from ...domain.options import TimingOptions, check_names, options_of
 from ...domain.recurrence import After, Cron, Interval, Once, RecurrenceRule, RRule, Several, Simple, Timing
 from ...engine.clock import aware
 
-__all__ = ["TIMINGS", "changed_timing", "checked_zone", "given_time", "new_timing", "timing_of_text"]
-
 TIMINGS = ("cron", "interval", "run_at", "rrule", "rule", "timings", "after")
 _OF_AFTER = ("after_on", "after_delay")
 _CHOICES = ("day_match", "dst_gap", "dst_fold")

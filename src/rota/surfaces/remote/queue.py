@@ -33,8 +33,6 @@ from . import wire
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["RemoteQueue"]
-
 T = TypeVar("T")
 LOOK_AGAIN = timedelta(milliseconds=500)
 PATIENCE = timedelta(seconds=60)

@@ -21,20 +21,6 @@ from ...domain.schedule.why import Why
 from ...domain.serving import Waiting, WaitReason
 from ..python.client import Page, Queue
 
-__all__ = [
-    "ABOUT_ALL_TENANTS",
-    "CALLS",
-    "PROGRESS_HEADER",
-    "VERSION_HEADER",
-    "Answered",
-    "named_arguments",
-    "read_answer",
-    "read_arguments",
-    "reports",
-    "written_answer",
-    "written_arguments",
-]
-
 _OF_VIEWERS = """
 now get task_id list count waiting steps artifacts get_schedule list_schedules runs count_runs preview why
 schedule_history alarms schedule_id template_id

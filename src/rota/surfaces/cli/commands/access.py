@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from ....domain.model import ApiKey, Tenant
     from ....engine.queries import TenantUse
 
-__all__ = [
-    "create_key",
-    "create_tenant",
-    "limits",
-    "list_keys",
-    "list_tenants",
-    "resume_tenant",
-    "revoke_key",
-    "suspend_tenant",
-]
-
 EVERY_TENANT = "*"
 
 

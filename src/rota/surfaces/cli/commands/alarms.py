@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ....domain.model import Alarm, AlarmRules
     from ...python.client import Queue
 
-__all__ = ["alarms", "rules"]
-
 
 @command(
     examples=["rota alarms", "rota alarms --over --schedule nightly", "rota alarms --json | jq '.[].subject'"]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ....engine.artifacts import OpenArtifact
     from ...python.client import Queue
 
-__all__ = ["get", "list_artifacts"]
-
 STDOUT = "-"
 
 

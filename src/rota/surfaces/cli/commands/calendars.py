@@ -17,8 +17,6 @@ from ..session import Session, with_session
 if TYPE_CHECKING:
     from ....domain.model import Calendar
 
-__all__ = ["create", "delete", "list_calendars", "show", "update"]
-
 _options = together(
     click.option("--day", "days", multiple=True, metavar="DAY", help="Such as 2027-12-24; may be repeated."),
     shape_options(CalendarOptions, leave_out=("days", "ics")),

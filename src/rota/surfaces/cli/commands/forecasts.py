@@ -13,8 +13,6 @@ from ..options import DURATION, TIME
 from ..session import Session, with_session
 from .plans import check_can_ask, confirmed
 
-__all__ = ["forecast", "spread"]
-
 
 @command(
     examples=[

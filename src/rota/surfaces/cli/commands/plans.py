@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ....engine.app import App
     from ...python.client import Queue
 
-__all__ = ["apply", "check_can_ask", "confirmed", "crontab", "export", "plan"]
-
 _FORMATS = ["yaml", "toml", "json"]
 _OF_SYSTEM = ("/etc/crontab", "/etc/cron.d/")
 _source = click.argument("file")

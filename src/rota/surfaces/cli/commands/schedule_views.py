@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ....engine.queries import Occurrence
     from ...python.client import Page, Queue
 
-__all__ = ["history", "list_schedules", "preview", "preview_expression", "runs", "show", "why"]
-
 STRIP = 30
 SHORT_STRIP = 10
 NEXT = 5

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from ...python.client import Queue
     from ..render import Bar
 
-__all__ = [
-    "backfill",
-    "create",
-    "delete",
-    "pause",
-    "restore",
-    "resume",
-    "schedule_argument",
-    "trigger",
-    "update",
-]
-
 _ELSEWHERE = ("status", "pause_note")
 """Options that `--paused` and `--draft`, and `rota schedule pause`, stand for."""
 CLEARABLE = clearable(ScheduleOptions, leave_out=_ELSEWHERE)

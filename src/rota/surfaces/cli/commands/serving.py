@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ....engine.queries.serving import QueueUse
     from ...python.client import Queue
 
-__all__ = ["drain", "limit", "list_queues", "pause", "resume", "workers"]
-
 
 @command(examples=["rota workers", "rota workers --json | jq '.[] | select(.alive | not)'"])
 @with_session

@@ -33,8 +33,6 @@ from ..command import command
 from ..render import Cell, size_in_words
 from ..session import Session, with_session
 
-__all__ = ["Finding", "config", "doctor", "examine", "migrate"]
-
 T = TypeVar("T")
 SKEW = timedelta(seconds=1)
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Line = tuple[Task, Change | Step]
 
-__all__ = ["tail"]
-
 AT_MOST_EVERY = timedelta(milliseconds=100)
 PAGE = 500
 AT_ONCE = 100

@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from ....domain.serving import Waiting
     from ...python.client import Page, Queue
 
-__all__ = [
-    "archive",
-    "cancel",
-    "check_times",
-    "chosen_options",
-    "history",
-    "list_tasks",
-    "replay",
-    "show_page",
-    "status",
-    "submit",
-    "submit_options",
-    "task_filters",
-    "wait",
-]
-
 BATCH = 500
 
 task_filters = shape_options(TaskFilters, leave_out=("workflow",))

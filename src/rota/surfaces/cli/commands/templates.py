@@ -17,8 +17,6 @@ from ..session import Session, with_session
 if TYPE_CHECKING:
     from ....domain.model import Template
 
-__all__ = ["create", "delete", "execute", "list_templates", "show", "update"]
-
 CLEARABLE = [*clearable(TemplateOptions), "parameters-schema"]
 _what = together(
     click.option("--kind", metavar="NAME", help="A kind of task: a function that workers have registered."),

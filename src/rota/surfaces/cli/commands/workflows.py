@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ....domain.workflow import Signal, Step
     from ...python.client import Queue
 
-__all__ = ["cancel", "list_workflows", "replay", "show", "signal", "start"]
-
 _STEPS = ["#", "STEP", "STATUS", "TRIES", "BEGAN", "TOOK", "RESULT"]
 _LONGEST = 200
 

@@ -15,8 +15,6 @@ from ..session import Session, with_session
 if TYPE_CHECKING:
     from .monitoring import MonitoringOptions
 
-__all__ = ["monitor", "run_scheduler", "serve", "tick", "up", "worker"]
-
 _allow_shell = click.option(
     "--allow-shell",
     is_flag=True,

@@ -28,8 +28,6 @@ from ....engine.clock import sleep
 from ....engine.executor import Context
 from .running import ProcessOptions
 
-__all__ = ["in_demo_store"]
-
 app = App()
 _random = Random()
 

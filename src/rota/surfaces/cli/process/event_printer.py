@@ -27,8 +27,6 @@ from ....engine.observe.telemetry import (
 from ...durations import iso, relative, short
 from ..session import Session
 
-__all__ = ["EventPrinter"]
-
 PUNCTUAL = timedelta(milliseconds=100)
 _SKIPPED = {
     RunReason.OVERLAP: "the last run is still going",

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .http import ApiServer
     from .running import ProcessOptions
 
-__all__ = ["KINDS", "PAGE", "SHOWN", "ScheduleSummary", "greet"]
-
 SHOWN = 5
 PAGE = 1000
 KINDS = 20

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ....engine.observe.metrics import Metrics
     from ...http.server.serving import Server
 
-__all__ = ["ApiServer", "HttpOptions", "api_server_of", "in_daemon_thread"]
-
 T = TypeVar("T")
 SWITCH_INTERVAL = timedelta(milliseconds=0.5)
 EXTRA = "pip install 'rota[server]'"

@@ -36,8 +36,6 @@ from ..session import Session
 if TYPE_CHECKING:
     from ....engine.observe.metrics import Metrics
 
-__all__ = ["BufferedMetrics", "MonitoringOptions", "collecting_metrics", "logging_to", "without_secrets"]
-
 CLIENT_PATIENCE = timedelta(seconds=10)
 CLIENTS = 20
 HEAD_BYTES = 16 * 1024

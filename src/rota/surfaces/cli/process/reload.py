@@ -17,8 +17,6 @@ import click
 
 from ..session import Session
 
-__all__ = ["run_reloading", "watched"]
-
 _IGNORED = {".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", "build", "dist"}
 
 

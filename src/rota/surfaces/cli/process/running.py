@@ -28,8 +28,6 @@ from .http import HttpOptions, api_server_of
 from .monitoring import MonitoringOptions, collecting_metrics, logging_to
 from .supervision import under_supervision
 
-__all__ = ["ProcessOptions", "run", "run_once"]
-
 log = logging.getLogger("rota.process")
 
 

@@ -22,8 +22,6 @@ import click
 from ....engine.clock import wait_for_any
 from ..session import Session
 
-__all__ = ["supervise", "under_supervision"]
-
 _READY = b"!"
 _PAUSES = tuple(timedelta(seconds=seconds) for seconds in (0, 1, 2, 5, 10, 30))
 """Pauses before a process is started anew: longer, the more often it died without having been ready since."""

@@ -8,11 +8,9 @@ from fastapi import Response
 
 from ....domain.errors import Refused
 from ....domain.model import Backfill, Schedule
+from ...words import counted
 from ..forms import clock_of, moment, typed
-from ..texts import counted
 from ..visit import FormField, Visit
-
-__all__ = ["act", "ask", "ask_to_cancel", "cancel"]
 
 HOW = {"buffer_all": "one after the other", "allow": "all at once"}
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["PACES", "WEEKDAYS", "Built", "line_of", "read"]
-
 PACES = {"minute": "minutes", "hour": "hours", "day": "day", "week": "week", "month": "month"}
 WEEKDAYS = {"1": "Mon", "2": "Tue", "3": "Wed", "4": "Thu", "5": "Fri", "6": "Sat", "0": "Sun"}
 _NUMBER = r"(\d{1,2})"

@@ -10,10 +10,8 @@ from fastapi import Response
 from ....domain import recurrence
 from ....domain.errors import Refused
 from ....domain.model import Calendar, Schedule
-from ..texts import counted
+from ...words import counted
 from ..visit import Visit
-
-__all__ = ["ask_to_delete", "change", "create", "delete", "edit", "new", "show", "show_one"]
 
 COMING = 12
 LOOKED_AT = 1000

@@ -29,12 +29,11 @@ from ....domain.schedule.expected import TimeChanges
 from ....engine.queries import Occurrence, next_times
 from ... import words
 from ...durations import parsed
+from ...words import counted
 from ..forms import json_of, span_text
-from ..texts import counted, person, pretty
+from ..texts import person, pretty
 from ..visit import Visit
 from . import builder
-
-__all__ = ["create", "edit", "new", "save"]
 
 COMING = 10
 TRIES = 5

@@ -12,11 +12,10 @@ from fastapi import Response
 from ....domain.errors import Invalid, Refused
 from ....domain.recurrence import zone_names
 from ....domain.schedule.forecast import BusyMinute, Forecast, ForecastSpan
+from ...words import counted
 from ..forms import moment
-from ..texts import counted, iso, took
+from ..texts import iso, took
 from ..visit import Visit
-
-__all__ = ["act", "ask", "hour", "show"]
 
 DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 QUARTER = timedelta(minutes=15)

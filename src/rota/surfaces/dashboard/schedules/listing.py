@@ -15,13 +15,12 @@ from ....engine.queries.overview import AT_MOST, LATE, Overview
 from ....stores.queries import NEVER
 from ... import files
 from ...python.client import Page
+from ...words import counted
 from ..forms import moment
 from ..overview import seen_of
-from ..texts import counted, kind_of, tags_of
+from ..texts import kind_of, tags_of
 from ..visit import HEADERS, FormField, Visit
 from .strip import small_strip
-
-__all__ = ["ACTIONS", "act", "asked_for", "deed", "done_words", "is_late", "pause_end", "show"]
 
 LIMIT = 50
 RUNS = 30

@@ -17,14 +17,13 @@ from ....domain.schedule.why import Why
 from ....domain.serving import handlers_of, living, nobody_handles
 from ...redaction import restored
 from ...versions import changed_fields, deleted_because
+from ...words import counted
 from ..alarms import RULES
 from ..forms import clock_of, json_of, moment
-from ..texts import counted, pretty, took
+from ..texts import pretty, took
 from ..visit import FormField, Visit
 from .listing import ACTIONS, asked_for, deed, done_words, is_late, pause_end
 from .strip import bars, usual_interval
-
-__all__ = ["act", "ask", "ask_to_put_back", "put_back", "runs", "show", "versions"]
 
 PAST = 60
 COMING = 20

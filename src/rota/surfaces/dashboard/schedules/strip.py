@@ -17,9 +17,8 @@ from markupsafe import Markup
 from ....domain.model import Run, RunStatus, Schedule
 from ....domain.schedule.why import Why
 from ....engine.queries import Occurrence
-from ..texts import REASONS, counted, reason, took
-
-__all__ = ["bars", "small_strip", "usual_interval"]
+from ...words import counted
+from ..texts import REASONS, reason, took
 
 _LEAST_INTERVAL = timedelta(seconds=1)
 _LOW = 3.0

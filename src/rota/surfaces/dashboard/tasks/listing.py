@@ -12,11 +12,10 @@ from ....domain.errors import Invalid, Refused
 from ....domain.model import TaskStatus
 from ....domain.task import REPLAYABLE
 from ...durations import parsed
-from ..texts import counted, up_to
+from ...words import counted
+from ..texts import up_to
 from ..visit import FormField, Visit
 from .task import ACTIONS
-
-__all__ = ["act", "show", "workflows"]
 
 LIMIT = 50
 COUNTED = 10_000

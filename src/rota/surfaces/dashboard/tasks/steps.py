@@ -14,8 +14,6 @@ from ....domain.workflow import Step, StepKind
 from ....engine.queries.workflows import RunTree
 from ..texts import took
 
-__all__ = ["WIDTH", "Axis", "axis_of", "rows_of", "signals_waited_for", "waits_for"]
-
 WIDTH = 1000
 _LEAST = timedelta(milliseconds=1)
 _NARROWEST = 3.0

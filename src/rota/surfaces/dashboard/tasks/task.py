@@ -14,12 +14,11 @@ from ....domain.model import Schedule, Task, TaskStatus
 from ....domain.task import REPLAYABLE
 from ....domain.workflow import Step, kept_steps
 from ...attempts import Attempt, attempts_of
+from ...words import counted
 from ..forms import json_of
-from ..texts import counted, person
+from ..texts import person
 from ..visit import FormField, Visit
 from .steps import WIDTH, Axis, axis_of, rows_of, signals_waited_for, waits_for
-
-__all__ = ["ACTIONS", "act", "ask", "show"]
 
 ROWS = 150
 ACTIONS = ("cancel", "replay")

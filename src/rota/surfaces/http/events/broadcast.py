@@ -32,8 +32,6 @@ from ..tenants import answers
 from ..tenants.alarms import AlarmAnswer
 from ..tenants.keys import KeyAnswer
 
-__all__ = ["Broadcasts", "Listener", "resync"]
-
 AT_MOST_EVERY = timedelta(milliseconds=200)
 REST = 4
 """After a look, a broadcast waits so many times as long as the look took."""

@@ -26,8 +26,6 @@ from ..reading import Router
 from ..service import Acting, Viewer, of
 from .broadcast import Broadcasts, Listener, resync
 
-__all__ = ["broadcasts_of", "router"]
-
 HEARTBEAT = timedelta(seconds=15)
 CHECKED_EVERY = timedelta(minutes=1)
 RECONNECT_AFTER = timedelta(seconds=2)

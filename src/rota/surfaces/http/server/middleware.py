@@ -20,14 +20,6 @@ from ..fields import SLASH
 from ..problems import Problem, respond
 from ..service import Service
 
-__all__ = [
-    "MOST_BODY",
-    "Guard",
-    "Head",
-    "Redaction",
-    "RequestRecorder",
-]
-
 log = logging.getLogger("rota.http")
 
 MOST_BODY = 2 * 1024 * 1024

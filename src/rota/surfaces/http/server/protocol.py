@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 else:
     Base = object
 
-__all__ = ["BoundedH11", "ConnectionLimits", "protocol"]
-
 BATCH = 64 * 1024
 FRAMING = 8
 """How many bytes of chunk sizes may come with each byte of content: a chunk of one byte has five."""

@@ -9,8 +9,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ..problems import Problem
 from .protocol import FRAMING, BoundedProtocol
 
-__all__ = ["BoundedHttptools"]
-
 
 class _Refusing(Exception):
     """Raised to the parser, which stops; `send_400_response` follows."""

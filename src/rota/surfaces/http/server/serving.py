@@ -24,8 +24,6 @@ from ...listening import BACKLOG, Place
 from ..access import Access
 from .protocol import ConnectionLimits, protocol
 
-__all__ = ["Server", "check_reach", "prepared"]
-
 PATIENCE = timedelta(seconds=5)
 DATE = timedelta(seconds=1)
 """How old the `Date` of an answer may be."""

@@ -15,8 +15,6 @@ from ..reading import Router
 from ..service import Admin, Cursor, Limit, Viewer, answer
 from . import schemas
 
-__all__ = ["AlarmAnswer", "router"]
-
 router = Router(prefix="/api/tenants/{tenant}", tags=["alarms"])
 
 Tag = Annotated[str, Path(description="A tag of the targets of schedules.", min_length=1, max_length=255)]

@@ -14,8 +14,6 @@ from ..reading import Router
 from ..service import Admin, IfMatch, OnceKey, Viewer, answer, wanted_version
 from . import schemas
 
-__all__ = ["router"]
-
 router = Router(prefix="/api/tenants/{tenant}", tags=["calendars"])
 
 Name = Annotated[str, Path(description="The name of the calendar.", min_length=1, max_length=255)]

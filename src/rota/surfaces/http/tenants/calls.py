@@ -22,8 +22,6 @@ from ..service import Acting, Service, TenantName, answer, of
 from .plans import check_declared
 from .templates import check_shell_allowed
 
-__all__ = ["router"]
-
 router = Router(prefix="/api/tenants/{tenant}", tags=["calls"])
 Given = dict[str, Any]
 _TELL_EVERY = timedelta(milliseconds=200)

@@ -17,8 +17,6 @@ from ..reading import Router
 from ..service import Acting, Cursor, Limit, OnceKey, Operator, Viewer, answer, of, place_of
 from . import answers, schemas
 
-__all__ = ["ArtifactName", "router"]
-
 router = Router(prefix="/api/tenants/{tenant}")
 
 Id = Annotated[str, Path(description="The id of the execution.", min_length=1, max_length=255)]

@@ -20,8 +20,6 @@ from ..service import of
 from . import executions, schedules
 from .schemas import ExecutionBody
 
-__all__ = ["install"]
-
 _TASKS = "/api/tenants/{tenant}/task-executions"
 _SCHEDULE = "/api/tenants/{tenant}/schedules/{id}"
 

@@ -14,8 +14,6 @@ from ..reading import Router
 from ..service import Admin, Viewer, answer
 from . import schemas
 
-__all__ = ["router"]
-
 router = Router(prefix="/api/tenants/{tenant}", tags=["forecast"])
 
 

@@ -13,8 +13,6 @@ from ..reading import Router
 from ..service import Admin, Cursor, Limit, OnceKey, answer
 from . import schemas
 
-__all__ = ["KeyAnswer", "router"]
-
 router = Router(prefix="/api/tenants/{tenant}", tags=["keys"])
 
 Id = Annotated[str, Path(description="The id of the key.", min_length=1, max_length=255)]

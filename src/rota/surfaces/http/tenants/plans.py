@@ -19,8 +19,6 @@ from ..service import Admin, OnceKey, Viewer, answer, of
 from . import schemas
 from .templates import check_shell_allowed
 
-__all__ = ["check_declared", "router"]
-
 router = Router(prefix="/api/tenants/{tenant}", tags=["plans"])
 
 

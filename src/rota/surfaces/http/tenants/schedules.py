@@ -40,8 +40,6 @@ from ..service import (
 from . import answers, schemas, timing_answers
 from .answers import BackfillAnswer
 
-__all__ = ["router"]
-
 AT_ONCE = 500
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["schedules"])

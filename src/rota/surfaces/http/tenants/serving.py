@@ -17,8 +17,6 @@ from ..reading import Router
 from ..service import OnceKey, Operator, Viewer, answer
 from . import schemas
 
-__all__ = ["router"]
-
 router = Router(prefix="/api/tenants/{tenant}", tags=["workers and queues"])
 
 Name = Annotated[str, Path(description="The name of the queue.", min_length=1, max_length=255)]

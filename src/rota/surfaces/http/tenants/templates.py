@@ -29,8 +29,6 @@ from ..service import (
 )
 from . import answers, schemas
 
-__all__ = ["check_shell_allowed", "router"]
-
 router = Router(prefix="/api/tenants/{tenant}", tags=["templates"])
 
 Id = Annotated[str, Path(description="The id of the template, or its alias.", min_length=1, max_length=255)]

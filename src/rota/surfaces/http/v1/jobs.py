@@ -37,8 +37,6 @@ from ..service import Acting, OwnOperator, OwnViewer, answer
 from ..tenants.executions import ArtifactName
 from . import answers
 
-__all__ = ["Number", "Size", "check_reach", "router", "template_page"]
-
 HEARTBEAT = timedelta(seconds=15)
 LEAST = timedelta(milliseconds=50)
 """Between two looks: a busy store hints at changes all the time, and most are of others."""

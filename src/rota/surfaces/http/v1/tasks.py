@@ -39,8 +39,6 @@ from ..tenants.templates import check_shell_allowed
 from . import answers, schemas
 from .jobs import Number, Size, check_reach, template_page
 
-__all__ = ["router"]
-
 router = Router(prefix="/api/v1")
 
 Id = Annotated[str, Path(description="The id of the task, or its name.", min_length=1, max_length=255)]

@@ -13,8 +13,6 @@ from ....engine import commands, queries
 from .. import arguments
 from .base import LIMIT, Calls, Page, check_limit, page_of
 
-__all__ = ["AlarmCalls"]
-
 PAGE = 500
 
 

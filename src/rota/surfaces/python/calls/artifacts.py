@@ -11,8 +11,6 @@ from ....engine.artifacts import OpenArtifact
 from ... import redaction
 from .base import Calls
 
-__all__ = ["ArtifactCalls"]
-
 
 class ArtifactCalls(Calls):
     """List and read the results, texts and files of tasks."""

@@ -21,22 +21,6 @@ from ....stores.base import Store, Work
 from .. import arguments
 from ..known_nodes import KnownNodes, UnhandledKind
 
-__all__ = [
-    "CANDIDATES",
-    "LIMIT",
-    "MOST",
-    "Batch",
-    "Calls",
-    "DueRuns",
-    "Page",
-    "Report",
-    "all_pages",
-    "check_actor",
-    "check_limit",
-    "only_one",
-    "page_of",
-]
-
 T = TypeVar("T")
 LIMIT = 100
 MOST = 10_000

@@ -12,8 +12,6 @@ from ....stores.queries import CalendarList
 from ... import calendar_sources
 from .base import Calls
 
-__all__ = ["CalendarCalls"]
-
 MOST = 10_000
 
 

@@ -14,8 +14,6 @@ from ....domain.schedule.spread import MINUTE, Spread, check_over, minute_of
 from ....engine import commands, queries
 from .base import Calls
 
-__all__ = ["AHEAD", "ForecastCalls"]
-
 AHEAD = timedelta(hours=24)
 AT_ONCE = 500
 _YEARS = (1970, 9998)

@@ -25,8 +25,6 @@ from ..arguments import check_registered
 from ..timings import given_time
 from .base import Calls, Report
 
-__all__ = ["PlanCalls"]
-
 Source = Mapping[str, Any] | App | Path | str
 """A file, what is in one, or an app with the schedules that it declares."""
 

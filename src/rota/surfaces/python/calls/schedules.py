@@ -47,9 +47,8 @@ from ...redaction import carried
 from .. import arguments
 from ..arguments import check_registered
 from ..known_nodes import started_by
+from ..timings import given_time
 from .base import CANDIDATES, LIMIT, MOST, Calls, DueRuns, Page, Report, check_limit, only_one, page_of
-
-__all__ = ["ScheduleCalls"]
 
 MOST_VERSIONS = 1_000_000_000
 PURGED_AT_ONCE = 1000
@@ -283,8 +282,8 @@ class ScheduleCalls(Calls):
         """The ledger: every expected time and what became of it, latest first."""
         filters: dict[str, Any] = {
             "status": None if status is None else check_choice("status", status, RunStatus),
-            "since": None if since is None else arguments.given_time("since", since),
-            "until": None if until is None else arguments.given_time("until", until),
+            "since": None if since is None else given_time("since", since),
+            "until": None if until is None else given_time("until", until),
             "after": arguments.parsed_cursor(cursor),
         }
         work = queries.schedule_runs(self.tenant, check_key(schedule_id), check_limit(limit), **filters)

@@ -25,8 +25,6 @@ from ....stores.queries import Cursor
 from .. import arguments
 from .base import CANDIDATES, LIMIT, Batch, Calls, Page, Report, check_limit, only_one, page_of
 
-__all__ = ["SharedLooks", "TaskCalls", "Tasks", "task_id_of"]
-
 Tasks = list[Task]
 AT_ONCE = 500
 """As many tasks are in one commit."""

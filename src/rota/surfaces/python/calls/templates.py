@@ -12,8 +12,6 @@ from ....stores.queries import TemplateList
 from ...redaction import restored
 from .base import CANDIDATES, LIMIT, Calls, Page, check_limit, only_one, page_of
 
-__all__ = ["TemplateCalls"]
-
 
 class TemplateCalls(Calls):
     """Keep what to run apart from when; run it by hand or by a schedule (`rota.TemplateTarget`)."""

@@ -16,8 +16,6 @@ from ....stores.queries import ApiKeyList, EventList
 from .. import arguments
 from .base import LIMIT, Calls, Page, check_limit, page_of
 
-__all__ = ["TenantCalls"]
-
 
 class TenantCalls(Calls):
     """Who may use the store, how much of it, and with which keys."""

@@ -22,8 +22,6 @@ from ....engine.queries.workflows import RunTree, tree_of
 from .. import arguments
 from .tasks import TaskCalls, Tasks, task_id_of
 
-__all__ = ["WorkflowCalls"]
-
 Steps = list[Step]
 
 
