@@ -55,6 +55,20 @@ class Model(pydantic.BaseModel):
     tags: list[str] = []
 
 
+class Aliased(pydantic.BaseModel):
+    first_name: str = pydantic.Field(alias="firstName")
+
+
+class Computed(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    n: int
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
+    @property
+    def twice(self) -> int:
+        return 2 * self.n
+
+
 @dataclass
 class Holder:
     model: Model
@@ -109,6 +123,9 @@ THERE_AND_BACK: list[tuple[Any, Any, Any]] = [
     (Movie, {"title": "Alien", "year": 1979}, {"title": "Alien", "year": 1979}),
     (Model, {"n": 1, "tags": ["a"]}, Model(n=1, tags=["a"])),
     (Model | None, {"n": 1, "tags": []}, Model(n=1)),
+    (Aliased, {"first_name": "Ada"}, Aliased(firstName="Ada")),
+    (list[Aliased], [{"first_name": "Ada"}], [Aliased(firstName="Ada")]),
+    (Computed, {"n": 1}, Computed(n=1)),
     (Holder, {"model": {"n": 1, "tags": []}}, Holder(Model(n=1))),
     (list[Model], [{"n": 1, "tags": []}], [Model(n=1)]),
     (Annotated[int, msgspec.Meta(ge=1)], 1, 1),
@@ -122,6 +139,12 @@ def test_values_are_decoded_by_their_type_and_encoded_again(hint: Any, json: Any
     found = read(json, "input.p")
     assert (found, type(found)) == (value, type(value))
     assert msgspec.json.encode(encoded(value, "input.p")) == msgspec.json.encode(json)
+
+
+def test_a_model_is_read_by_its_aliases_too() -> None:
+    read = decoder(Aliased, "p")
+    assert read is not None
+    assert read({"firstName": "Ada"}, "input") == Aliased(firstName="Ada")
 
 
 @pytest.mark.parametrize("hint", [Any, object])

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from functools import cache
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -163,7 +164,7 @@ def _from_json(cls: Any, value: Any) -> Any:
     if not _is_model(cls):
         return value  # msgspec says what it is instead
     try:
-        return cls.model_validate(value)
+        return cls.model_validate(value, **_names_of_models())
     except sys.modules["pydantic"].ValidationError as error:
         first = error.errors()[0]
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
@@ -171,11 +172,20 @@ def _from_json(cls: Any, value: Any) -> Any:
         raise _ModelProblem("".join(steps), f"{problem}, got {shown(first['input'])}") from None
 
 
+@cache
+def _names_of_models() -> dict[str, bool]:
+    """Models are written with the names of their fields; they are read with those, or with their aliases. Before
+    pydantic 2.11 a model has to say that itself."""
+    version = tuple(int(number) for number in sys.modules["pydantic"].VERSION.split(".")[:2])
+    return {"by_alias": True, "by_name": True} if version >= (2, 11) else {}
+
+
 def _to_json(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     if _is_model(type(value)):
-        return value.model_dump(mode="json")
+        is_strict = value.model_config.get("extra") == "forbid"  # then it would refuse what it computes
+        return value.model_dump(mode="json", round_trip=is_strict)
     raise TypeError(f"a value of type {type(value).__name__} is not JSON")
 
 
