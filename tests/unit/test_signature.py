@@ -244,3 +244,18 @@ def test_outputs_are_encoded_and_decoded_by_annotation() -> None:
     assert found.decoded_output([{"name": "A"}]) == [Address("A")]
     with pytest.raises(rota.Invalid, match=r"^output\[0\].name: expected a text, got 5"):
         found.decoded_output([{"name": 5}])
+
+
+def test_a_class_may_be_defined_after_the_function_that_returns_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler() -> Later: ...  # type: ignore[name-defined]  # noqa: F821  it comes later
+
+    found = signature(handler)
+    monkeypatch.setitem(globals(), "Later", Address)
+    assert found.encoded_output(Address("A")) == {"name": "A"}
+    assert found.decoded_output({"name": "A"}) == Address("A")
+
+
+def test_what_only_checkers_know_says_nothing_of_an_output() -> None:
+    def handler() -> Missing: ...
+
+    assert signature(handler).encoded_output({"n": 1}) == {"n": 1}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -71,14 +71,15 @@ class Signature:
         self._injected = inject
         self._provided = provided or {}
         self._context_first = context_first
-        self._resolve(_Hints(kind, function, namespace or _NO_FIELDS))
+        self._hints = _Hints(kind, function, namespace or _NO_FIELDS)
+        self._resolve(self._hints)
 
     def arguments(
         self, input: Any, context: Any, provided: Mapping[str, Any] = _NO_FIELDS
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments to call the function with. `PermanentError` says what the input lacks, or what in it does not
         fit."""
-        if self._unresolved is not None:
+        if self._hints.are_missing:
             self.check_resolved()
         try:
             values = self._values(input, context)
@@ -99,13 +100,13 @@ class Signature:
     @property
     def is_resolved(self) -> bool:
         """Whether every name in its annotations is known by now."""
-        return self._unresolved is None
+        return not self._hints.are_missing
 
     def check_resolved(self) -> None:
         """A name that was not there when the function was registered may be there now; it is refused if it is not."""
-        if self._unresolved is not None:
-            self._unresolved.are_missing, self._unresolved.is_last_time = False, True
-            self._resolve(self._unresolved)
+        if self._hints.are_missing:
+            self._hints.are_missing, self._hints.is_last_time = False, True
+            self._resolve(self._hints)
 
     def input_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The input, as JSON, that calls the function with these arguments; what is injected is left out."""
@@ -144,6 +145,16 @@ class Signature:
         """The stored result, as the function returned it."""
         self.check_resolved()
         return output if self._returns is None else self._returns(output, "output")
+
+    @cached_property
+    def _returns(self) -> Decoder | None:
+        """Made when the first result is there: a class may be defined after the function that returns it. None also for
+        a type that JSON cannot become: then the function must return what can be stored."""
+        try:
+            hint = self._hints.if_known(self._signature.return_annotation)
+            return None if hint is NoneType else decoder(hint, "return")
+        except (Invalid, NameError):
+            return None
 
     def _values(self, input: Any, context: Any) -> dict[str, Any]:
         is_object = isinstance(input, dict)
@@ -226,11 +237,9 @@ class Signature:
         rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
         self._takes_any = rest is not None
         self._decode_others = None if rest is None else self._field(rest, hints).decode
-        self._returns = _decoder_of_output(hints.if_known(self._signature.return_annotation))
         left_out = second if self.takes_input else None
         asked = [p for p in parameters if (p in plain and p is not left_out) or p is rest]
         self._callable_with = inspect.Signature(asked)
-        self._unresolved = hints if hints.are_missing else None
 
     def _field(self, p: inspect.Parameter, hints: _Hints, *, else_context: bool = False) -> _Field:
         name = f"{self.kind}({p.name})"
@@ -319,14 +328,6 @@ def _class_in(hint: Any) -> Any:
         others = [each for each in get_args(hint) if each is not NoneType]
         hint = others[0] if len(others) == 1 else hint
     return hint if isinstance(hint, type) else None
-
-
-def _decoder_of_output(hint: Any) -> Decoder | None:
-    """None also for a type that JSON cannot become: then the function must return what can be stored."""
-    try:
-        return None if hint is NoneType else decoder(hint, "return")
-    except (Invalid, NameError):
-        return None
 
 
 def _itself(context: Any) -> Any:
