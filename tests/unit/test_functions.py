@@ -462,6 +462,34 @@ def test_a_result_that_cannot_be_stored_fails_at_once() -> None:
     play(app, scenario)
 
 
+def test_a_result_that_is_not_what_its_annotation_says_fails_at_once() -> None:
+    app = rota.App()
+
+    @app.task
+    def count() -> int:
+        return "many"  # type: ignore[return-value]  # the mistake
+
+    @app.task
+    async def nothing() -> int:  # type: ignore[empty-body]  # the mistake
+        pass
+
+    @app.task
+    def several() -> list[Report]:
+        return [Report(DAY, []), Report(DAY, [1])]  # type: ignore[list-item]  # the mistake
+
+    async def scenario(queue: rota.Queue) -> None:
+        for kind, problem in {
+            "count": "output: expected a whole number, got 'many'",
+            "nothing": "output: expected a whole number, got None",
+            "several": "output[1].to[0]: expected a text, got 1",
+        }.items():
+            task = await queue.wait((await queue.submit(kind)).id)
+            assert (task.status, task.attempt, task.output) == ("failed", 1, None)
+            assert problem in str(task.error)
+
+    play(app, scenario)
+
+
 # A schedule in the decorator
 
 

@@ -244,6 +244,8 @@ def test_outputs_are_encoded_and_decoded_by_annotation() -> None:
     assert found.decoded_output([{"name": "A"}]) == [Address("A")]
     with pytest.raises(rota.Invalid, match=r"^output\[0\].name: expected a text, got 5"):
         found.decoded_output([{"name": 5}])
+    with pytest.raises(rota.Invalid, match=r"^output\[1\].name: expected a text, got 5"):
+        found.encoded_output([Address("A"), Address(5)])  # type: ignore[arg-type]  # the mistake
 
 
 def test_a_class_may_be_defined_after_the_function_that_returns_it(monkeypatch: pytest.MonkeyPatch) -> None:

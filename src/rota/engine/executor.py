@@ -453,11 +453,9 @@ class Execution:
         return _rescheduled(error) if is_a(error, RescheduleError) else self._failed(error)
 
     def _completed(self, output: Any) -> Outcome:
-        if output is None:
-            return Completed()
         try:
             encoded = self.handler.signature.encoded_output(output)
-            return Completed(check_input(encoded, OUTPUT_LIMITS, "output"))
+            return Completed(None if encoded is None else check_input(encoded, OUTPUT_LIMITS, "output"))
         except Invalid as unfit:
             return self._failed(PermanentError(f"the handler's result cannot be stored: {unfit}"))
 

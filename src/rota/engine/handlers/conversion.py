@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import PurePath
+from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -23,7 +24,7 @@ from ...domain.errors import Invalid
 
 ABSENT: Any = object()
 _UNTYPED = (Any, object)
-_PLAIN = frozenset({str, int, float, bool})
+_PLAIN = frozenset({str, int, float, bool, NoneType})
 _SAID = re.compile(r"(?P<problem>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<number>\d+)\]|(?P<unknown>\[\.\.\.\])")
 _FIELD = re.compile(r"Object (?P<about>missing required|contains unknown) field `(?P<name>.*)`")
@@ -68,6 +69,14 @@ class Decoder:
             return msgspec.convert(value, self.hint, str_keys=True, dec_hook=_from_json)
         except msgspec.ValidationError as error:
             raise _explained(error, value, path, {"": self.hint}) from None
+
+    def encoded(self, value: Any, path: str) -> Any:
+        """The value as JSON; `Invalid`, if that could not be read as the type again."""
+        if type(value) is self.hint and self.hint in _PLAIN:
+            return value  # as below: it fits
+        found = encoded(value, path)
+        self(found, path)
+        return found
 
 
 class FieldsDecoder:

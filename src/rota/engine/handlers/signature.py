@@ -138,8 +138,9 @@ class Signature:
         return {**{name: get(context) for name, get in self._given if name not in given}, **kwargs}
 
     def encoded_output(self, output: Any) -> Any:
-        """The result of the function, as JSON; as it is, if its annotation says nothing."""
-        return output if output is None or self._returns is None else encoded(output, "output")
+        """The result of the function, as JSON; as it is, if its annotation says nothing. `Invalid` names the part of it
+        that is not what the annotation says."""
+        return output if self._returns is None else self._returns.encoded(output, "output")
 
     def decoded_output(self, output: Any) -> Any:
         """The stored result, as the function returned it."""
@@ -151,8 +152,7 @@ class Signature:
         """Made when the first result is there: a class may be defined after the function that returns it. None also for
         a type that JSON cannot become: then the function must return what can be stored."""
         try:
-            hint = self._hints.if_known(self._signature.return_annotation)
-            return None if hint is NoneType else decoder(hint, "return")
+            return decoder(self._hints.if_known(self._signature.return_annotation), "return")
         except (Invalid, NameError):
             return None
 
