@@ -44,12 +44,14 @@ class Stopwatch(SystemClock):
 
 
 async def test_a_slow_answer_is_asked_for_once_and_found_by_whoever_asks_again(pages: Pages) -> None:
-    service, ready, asked = Service("memory:", rate=1.0), asyncio.Event(), 0
+    clock, ready, asked = Stopwatch(), asyncio.Event(), 0
+    service = Service("memory:", rate=1.0, clock=clock)
 
     async def ask() -> int:
         nonlocal asked
         asked += 1
         await ready.wait()
+        clock.seconds += 1  # the answer is kept for longer than that
         return asked
 
     pages.wait(AT_ONCE)
