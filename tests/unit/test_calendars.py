@@ -186,6 +186,19 @@ def test_who_changes_a_schedule_loses_no_excluded_time() -> None:
     assert definition.pause(waiting, WEDNESDAY + 3 * DAY, "ann").excluded_from is None
 
 
+def test_why_counts_no_time_that_a_calendar_takes_away() -> None:
+    """The 25th and the 26th use up no run: the second and last of two is on the 27th."""
+    made = schedule(DAILY, XMAS, max_runs=2)
+    second, third = (datetime(2026, 12, day, 9, tzinfo=UTC) for day in (27, 28))
+    assert explain(made, second, None, WEDNESDAY, []).status == "upcoming"
+    assert explain(made, third, None, WEDNESDAY, []).status == "not_expected"
+
+
+def test_why_names_no_time_before_it_that_a_calendar_takes_away() -> None:
+    told = explain(schedule(DAILY, XMAS), datetime(2026, 12, 26, 10, tzinfo=UTC), None, WEDNESDAY, [])
+    assert "the one before it is 2026-12-24 09:00 UTC and the one after it is 2026-12-27 09:00 UTC" in told
+
+
 def test_why_names_the_calendar() -> None:
     made = schedule(DAILY, XMAS)
     ahead = explain(made, datetime(2026, 12, 25, 9, tzinfo=UTC), None, WEDNESDAY, [])

@@ -151,14 +151,20 @@ class Openings(NamedTuple):
         """Whether there are no calendars: every time is open."""
         return not (self.only or self.exclude)
 
+    @property
+    def nominal(self) -> Openings:
+        """The times of the timing within its bounds, those that calendars take away among them."""
+        return Openings(self.timing, (), (), self.timezone, self.start_at, self.end_at)
+
     def next_after(self, after: datetime) -> datetime | None:
         """The first open time after `after`; None also where calendars close everything for years."""
         if self.are_all:
             return next_after(self.timing, after, start_at=self.start_at, end_at=self.end_at)
         if self.rolls:
             return self._next_landing(after)
+        nominal = self.nominal
         for _ in range(MOST_PIECES):
-            at = next_after(self.timing, after, start_at=self.start_at, end_at=self.end_at)
+            at = nominal.next_after(after)
             if at is None:
                 return None
             piece = self.piece_at(at)
@@ -169,7 +175,7 @@ class Openings(NamedTuple):
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         if self.are_all:
-            yield from self._nominal(after, until)
+            yield from between(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
             return
         at = self.next_after(after)
         while at is not None and at <= until:
@@ -187,8 +193,9 @@ class Openings(NamedTuple):
             return latest(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
         if self.rolls:
             return self._latest_landing(after, until)
+        nominal = self.nominal
         while until > after:
-            at = latest(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
+            at = nominal.latest(after, until)
             if at is None:
                 return None
             piece = self.piece_at(at)
@@ -200,13 +207,13 @@ class Openings(NamedTuple):
     def stretches(self, after: datetime, until: datetime) -> Iterator[Stretch]:
         """The times in `(after, until]`, open and closed ones: those of a piece together, and of closed pieces that
         follow each other and are closed by the same set."""
-        bounds = {"start_at": self.start_at, "end_at": self.end_at}
+        nominal = self.nominal
         gathered: Stretch | None = None
-        while (first := next_after(self.timing, after, **bounds)) is not None and first <= until:
+        while (first := nominal.next_after(after)) is not None and first <= until:
             piece = self.piece_at(first)
             after = min(piece.end - MICROSECOND, until)
-            last = latest(self.timing, first - MICROSECOND, after, **bounds) or first
-            number = 1 if last == first else count(self.timing, first - MICROSECOND, last, **bounds)
+            last = nominal.latest(first - MICROSECOND, after) or first
+            number = 1 if last == first else nominal.number(first - MICROSECOND, last)
             if gathered is not None and gathered.closed_by == piece.closed_by:
                 gathered = gathered._replace(last=last, number=gathered.number + number)
                 continue
@@ -240,7 +247,7 @@ class Openings(NamedTuple):
         low, high = (at - FARTHEST, at) if self.rolls > 0 else (at, at + FARTHEST)
         found = [
             each
-            for each in self._nominal(low - MICROSECOND, high)
+            for each in self.nominal.between(low - MICROSECOND, high)
             if self._landing(each) == at and each != at
         ]
         return found[-1] if self.rolls and found else None
@@ -248,23 +255,20 @@ class Openings(NamedTuple):
     def _landing(self, at: datetime) -> datetime | None:
         return at if self.closed_by(at) is None else self.rolled(at)
 
-    def _nominal(self, after: datetime, until: datetime) -> Iterator[datetime]:
-        return between(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
-
     def _landings(self, after: datetime, until: datetime) -> list[datetime]:
         """The times in `(after, until]`, in order."""
         low, high = (after - FARTHEST, until) if self.rolls > 0 else (after, until + FARTHEST)
-        found = {self._landing(at) for at in self._nominal(low, high)}
+        found = {self._landing(at) for at in self.nominal.between(low, high)}
         return sorted(at for at in found if at is not None and after < at <= until)
 
     def _next_landing(self, after: datetime) -> datetime | None:
         """A time before `at` cannot come from one that is more than `FARTHEST` away: there the search ends."""
-        ahead = FARTHEST if self.rolls < 0 else timedelta(0)
+        nominal, ahead = self.nominal, FARTHEST if self.rolls < 0 else timedelta(0)
         best: datetime | None = None
         at = after if self.rolls < 0 else after - FARTHEST
         closed = 0
         while closed < MOST_PIECES and (best is None or at - ahead < best):
-            following = next_after(self.timing, at, start_at=self.start_at, end_at=self.end_at)
+            following = nominal.next_after(at)
             if following is None:
                 break
             at, landing = following, self._landing(following)
@@ -281,7 +285,7 @@ class Openings(NamedTuple):
                 return None
             if found := self._landings(low, until):
                 return found[-1]
-            at = latest(self.timing, after - FARTHEST, low, start_at=self.start_at, end_at=self.end_at)
+            at = self.nominal.latest(after - FARTHEST, low)
             if at is None:
                 return None
             until = min(low, at + FARTHEST)

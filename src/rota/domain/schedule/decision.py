@@ -283,7 +283,7 @@ def _past_end(end_at: datetime) -> str:
 def _first_excluded(schedule: Schedule, after: datetime, nominal: datetime) -> datetime | None:
     if not schedule.calendars:
         return None
-    first = recurrence.next_after(schedule.timing, after, start_at=schedule.start_at, end_at=schedule.end_at)
+    first = schedule.openings.nominal.next_after(after)
     return None if first is None or first >= nominal else first
 
 

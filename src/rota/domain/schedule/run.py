@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from .. import recurrence, template
+from .. import template
 from ..errors import Invalid
 from ..ids import derived_id
 from ..model import (
@@ -146,13 +146,10 @@ def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
 
 def cut_short(row: Run, schedule: Schedule, now: datetime) -> Run:
     """A stretch that was skipped, without its times after now: the clock was set back, and they are still to come."""
+    times = schedule.openings.nominal if row.reason is RunReason.EXCLUDED else schedule.openings
     begin = row.scheduled_at
-    bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
-    if schedule.calendars and row.reason is not RunReason.EXCLUDED:
-        last = schedule.openings.latest(begin, now) or begin
-        return replace(row, until=last, count=1 + schedule.openings.number(begin, last))
-    last = recurrence.latest(schedule.timing, begin, now, **bounds) or begin
-    return replace(row, until=last, count=1 + recurrence.count(schedule.timing, begin, last, **bounds))
+    last = times.latest(begin, now) or begin
+    return replace(row, until=last, count=1 + times.number(begin, last))
 
 
 def as_of(run: Run, task: Task | None, now: datetime) -> Run:

@@ -156,9 +156,7 @@ class _Story:
         return bool(self.schedule.calendars) and not self.occurs and self._occurs_without_calendars()
 
     def _occurs_without_calendars(self) -> bool:
-        schedule = self.schedule
-        bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
-        return recurrence.next_after(schedule.timing, self.at - MICROSECOND, **bounds) == self.at
+        return self.schedule.openings.nominal.next_after(self.at - MICROSECOND) == self.at
 
     # With a row
 
@@ -362,8 +360,7 @@ class _Story:
         if twin != self.at and schedule.next_occurrence(twin - MICROSECOND) == twin:
             which = "first" if twin < self.at else "second"
             return f"{_TWICE}, and the schedule runs only the {which} time, at {self._when(twin)}."
-        bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
-        before = recurrence.latest(schedule.timing, schedule.created_at, self.at, **bounds)
+        before = schedule.latest_occurrence(schedule.created_at, self.at)
         after = schedule.next_occurrence(self.at)
         near = [
             f"the one {side} it is {self._when(near)}{self._moved(near)}"
@@ -413,10 +410,12 @@ class _Story:
         schedule = self.schedule
         if schedule.max_runs is not None:
             first = schedule.next_run_at or self.now
-            bounds = {"start_at": schedule.start_at, "end_at": schedule.end_at}
-            before = recurrence.count(schedule.timing, first - MICROSECOND, self.at - MICROSECOND, **bounds)
-            left = schedule.max_runs - schedule.run_count
-            if before >= left:
+            before, left = (
+                (first - MICROSECOND, self.at - MICROSECOND),
+                schedule.max_runs - schedule.run_count,
+            )
+            times = schedule.openings  # most often the nominal ones, which are quickly counted, are too few
+            if times.nominal.number(*before) >= left and times.number(*before) >= left:
                 text = f"By then the schedule will have run {schedule.max_runs} times, its max_runs."
                 return self._why("not_expected", text)
         due = due_time(schedule, self.at)
