@@ -15,20 +15,18 @@ from msgspec.structs import replace
 from ...domain.errors import NotFound
 from ...domain.model import (
     Backfill,
-    Limits,
     OverlapPolicy,
     Run,
     RunStatus,
     RunTrigger,
     Schedule,
     Task,
-    Template,
 )
 from ...domain.schedule import backfill, run
 from ...stores.base import Tx
 from ...stores.queries import RunList
 from ..work import as_work
-from .shared import find_schedule, limits_of, put_audited
+from .shared import Starter, find_schedule, limits_of, put_audited
 
 
 @as_work
@@ -103,37 +101,28 @@ class Fillings(msgspec.Struct, frozen=True):
             return []
         return [replace(task, awaited=True) for task in live if not task.awaited]
 
-    def moved_on(self, schedule: Schedule, state: Situation, now: datetime) -> Filled:
-        """The next step of the backfill of this schedule."""
+    def moved_on(self, schedule: Schedule, starter: Starter, room: int | None, is_live: bool) -> Filled:
+        """The next step of the backfill of this schedule. `room` is how many tasks its tenant may still start."""
+        now = starter.now
         filling = schedule.backfill
         if filling is None or not filling.is_open:
             return Filled(backfill=filling)
-        if state.is_suspended:
+        if starter.is_suspended(schedule.tenant):
             return Filled(backfill=backfill.cancel(filling, now, "the tenant was suspended"))
         known = self._rows.get(schedule.id, {})
-        step = backfill.step(schedule, filling, known, now, is_live=state.is_live, room=state.room)
+        step = backfill.step(schedule, filling, known, now, is_live=is_live, room=room)
         going_on = replace(schedule, backfill=step.backfill)
         rows: list[Run] = self._left_over(schedule, step.starts, now)
         tasks: list[Task] = []
         for number, at in enumerate(step.starts, 1):
             id, after = run.run_id(schedule, at), len(step.starts) - number
-            row, task = run.start(
-                id,
-                going_on,
-                at,
-                RunTrigger.BACKFILL,
-                state.template,
-                now,
-                state.limits,
-                filling.created_by,
-                after,
-                waited=known.get(id),
-            )
+            by, had = filling.created_by, known.get(id)
+            row, task = starter.start(id, going_on, at, RunTrigger.BACKFILL, by, after, waited=had)
             rows.append(row)
             tasks += [] if task is None else [task]
         return Filled(
             backfill=step.backfill,
-            look_at=_look_at(step.backfill, state, tasks, now),
+            look_at=_look_at(step.backfill, room, is_live, tasks, now),
             rows=rows,
             starts=tasks,
         )
@@ -148,13 +137,15 @@ class Fillings(msgspec.Struct, frozen=True):
         return rest
 
 
-def _look_at(filling: Backfill, state: Situation, started: Sequence[Task], now: datetime) -> datetime | None:
+def _look_at(
+    filling: Backfill, room: int | None, is_live: bool, started: Sequence[Task], now: datetime
+) -> datetime | None:
     """When the next tick is to look at it; None: the end of what is live wakes it, or it is over."""
     if not filling.is_open:
         return None
-    if filling.overlap_policy is OverlapPolicy.BUFFER_ALL and (state.is_live or started):
+    if filling.overlap_policy is OverlapPolicy.BUFFER_ALL and (is_live or started):
         return None
-    has_room = state.room is None or state.room > len(started)
+    has_room = room is None or room > len(started)
     return now if has_room else now + backfill.NO_ROOM
 
 
@@ -168,13 +159,3 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOT_FILLED = Filled(backfill=None)
-
-
-class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that a tick knows of a schedule when its backfill has its turn."""
-
-    limits: Limits
-    template: Template | None
-    room: int | None
-    is_live: bool
-    is_suspended: bool

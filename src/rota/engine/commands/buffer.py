@@ -15,20 +15,16 @@ import msgspec
 from msgspec.structs import replace
 
 from ...domain.model import (
-    Limits,
     Run,
     RunReason,
     RunStatus,
     Schedule,
     ScheduleStatus,
     Task,
-    Template,
-    Tenant,
-    TenantStatus,
 )
 from ...domain.schedule import run
 from ...stores.base import Tx
-from .shared import live_tasks, template_of, templates_of
+from .shared import Starter, live_tasks
 
 SCHEDULER = "scheduler"
 _AT_REST = (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT)
@@ -48,21 +44,19 @@ class Buffers(msgspec.Struct, frozen=True):
 
     _live: Mapping[str, Sequence[Task]]
     _rows: Mapping[str, Run]
-    _templates: Mapping[str, Template]
-    _tenants: Mapping[str, Tenant]
+    _starter: Starter
 
     @classmethod
     async def of(cls, tx: Tx, schedules: Sequence[Schedule], tasks: Sequence[Task] = ()) -> Buffers:
         """`tasks` are written in the same work, as they are here."""
         waiting = [schedule for schedule in schedules if schedule.buffered]
         if not waiting:
-            return cls({}, {}, {}, {})
+            return cls({}, {}, Starter(tx.now, {}, {}))
         rows = [run.run_id(schedule, at) for schedule in waiting for at in schedule.buffered]
         return cls(
             await live_tasks(tx, waiting, tasks),
             await tx.get_many(Run, rows),
-            await templates_of(tx, waiting),
-            await tx.get_many(Tenant, {schedule.tenant for schedule in waiting}),
+            await Starter.of(tx, waiting),
         )
 
     def moved_on(self, schedule: Schedule, now: datetime) -> Move:
@@ -72,10 +66,9 @@ class Buffers(msgspec.Struct, frozen=True):
         if live := self._live.get(schedule.id):
             unmarked = [replace(task, awaited=True) for task in live if not task.awaited]
             return Move(schedule=schedule, marked=unmarked)
-        tenant = self._tenants.get(schedule.tenant)
-        if tenant is not None and tenant.status is TenantStatus.SUSPENDED:
+        if self._starter.is_suspended(schedule.tenant):
             return self.dropped(schedule, RunReason.SUSPENDED, now)
-        return self._started(schedule, Limits() if tenant is None else tenant.limits, now)
+        return self._started(schedule, now)
 
     def dropped(self, schedule: Schedule, reason: RunReason, now: datetime) -> Move:
         """Nothing of the buffer will start, and its rows say why."""
@@ -84,18 +77,16 @@ class Buffers(msgspec.Struct, frozen=True):
         left = schedule.run_count - len(schedule.buffered)
         return Move(schedule=replace(schedule, buffered=(), run_count=left), rows=rows)
 
-    def _started(self, schedule: Schedule, limits: Limits, now: datetime) -> Move:
+    def _started(self, schedule: Schedule, now: datetime) -> Move:
         """One that cannot start says so in its row, and the next has its turn."""
-        template = template_of(schedule, self._templates)
         rows: list[Run] = []
         while schedule.buffered:
             at, *rest = schedule.buffered
             schedule = replace(schedule, buffered=tuple(rest), updated_at=now)
             waited = self._waiting(schedule, at)
             if waited is not None:
-                row, task = run.start(
-                    waited.id, schedule, at, waited.trigger, template, now, limits, SCHEDULER, waited=waited
-                )
+                start = self._starter.start
+                row, task = start(waited.id, schedule, at, waited.trigger, SCHEDULER, waited=waited)
                 rows.append(row)
                 if task is not None:
                     started = replace(schedule, last_run_at=now, last_task_id=task.id)

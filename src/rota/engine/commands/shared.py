@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from operator import attrgetter
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from ...domain import alarm, keys, serving, template, tenants, workflow
@@ -24,15 +26,17 @@ from ...domain.model import (
     Receipt,
     Record,
     Run,
+    RunTrigger,
     Schedule,
     Task,
     TaskStatus,
     Template,
     TemplateTarget,
     Tenant,
+    TenantStatus,
 )
 from ...domain.recurrence import Covered
-from ...domain.schedule import calendars, definition
+from ...domain.schedule import calendars, definition, run
 from ...domain.workflow import Step, Tries
 from ...stores.base import Tx, Work
 from ...stores.queries import (
@@ -71,8 +75,8 @@ async def latest_runs(tx: Tx, schedule_ids: Sequence[str], most: int) -> dict[st
     """Of each of these schedules the latest rows of the ledger, at most so many, latest first."""
     rows: dict[str, list[Run]] = {id: [] for id in schedule_ids}
     query = LatestRuns(schedule_ids=tuple(schedule_ids), most=most)
-    for run in await tx.find(query, most * len(rows)) if rows else ():
-        rows[run.schedule_id].append(run)
+    for row in await tx.find(query, most * len(rows)) if rows else ():
+        rows[row.schedule_id].append(row)
     return rows
 
 
@@ -201,6 +205,40 @@ def template_of(found: Schedule, templates: Mapping[str, Template]) -> Template 
         return None
     template = templates.get(found.target.template_id)
     return template if template is not None and template.tenant == found.tenant else None
+
+
+class Starter(msgspec.Struct, frozen=True):
+    """Starts runs of some schedules at `now`: it has their templates, and their tenants with their limits."""
+
+    now: datetime
+    tenants: Mapping[str, Tenant]
+    _templates: Mapping[str, Template]
+
+    @classmethod
+    async def of(cls, tx: Tx, schedules: Sequence[Schedule]) -> Starter:
+        tenants = await tx.get_many(Tenant, {each.tenant for each in schedules})
+        return cls(tx.now, tenants, await templates_of(tx, schedules))
+
+    def start(
+        self,
+        id: str,
+        of: Schedule,
+        at: datetime,
+        trigger: RunTrigger,
+        actor: str,
+        before: int = 0,
+        *,
+        waited: Run | None = None,
+    ) -> tuple[Run, Task | None]:
+        template, limits = template_of(of, self._templates), self.limits(of.tenant)
+        return run.start(id, of, at, trigger, template, self.now, limits, actor, before, waited=waited)
+
+    def limits(self, tenant: str) -> Limits:
+        known = self.tenants.get(tenant)
+        return DEFAULT_LIMITS if known is None else known.limits
+
+    def is_suspended(self, tenant: str) -> bool:
+        return tenant in self.tenants and self.tenants[tenant].status is TenantStatus.SUSPENDED
 
 
 async def sets_named(tx: Tx, tenant: str, names: Iterable[str]) -> tuple[Covered, ...]:

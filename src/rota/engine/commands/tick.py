@@ -16,15 +16,11 @@ from msgspec.structs import replace
 
 from ...domain import recurrence, schedule, task
 from ...domain.model import (
-    Limits,
     Run,
     RunStatus,
     Schedule,
     ScheduleStatus,
     Task,
-    Template,
-    Tenant,
-    TenantStatus,
     is_from_the_future,
 )
 from ...domain.recurrence import Timing
@@ -40,11 +36,11 @@ from ...stores.queries import (
     UpcomingTasks,
 )
 from ..work import as_work
-from .backfill import NOT_FILLED, Filled, Fillings, Situation
+from .backfill import NOT_FILLED, Filled, Fillings
 from .buffer import SCHEDULER
 from .chains import linked_causes
 from .ending import Ending
-from .shared import DEFAULT_LIMITS, audit, live_tasks, next_page, room_for_tasks, template_of, templates_of
+from .shared import Starter, audit, live_tasks, next_page, room_for_tasks
 
 ROWS_PER_TICK = 1_000
 ROWS_OF_ONE = 1_000
@@ -106,19 +102,17 @@ class _Firing(msgspec.Struct, frozen=True):
     decisions: list[Decision]
     likes: list[int | None]
     live: Mapping[str, Sequence[Task]]
-    templates: dict[str, Template]
-    tenants: dict[str, Tenant]
+    starter: Starter
     left: _TasksLeft
     fillings: Fillings
 
     @classmethod
     async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
         live = await live_tasks(tx, [found for found in due if schedule.minds_overlap(found)])
-        tenants = await tx.get_many(Tenant, {found.tenant for found in due})
-        left = await _TasksLeft.of(tx, tenants.values())
+        starter = await Starter.of(tx, due)
+        left = await _TasksLeft.of(tx, starter)
         decisions, likes = left.decided_all(due, tx.now, live, jumped)
-        templates = await templates_of(tx, due)
-        return cls(due, decisions, likes, live, templates, tenants, left, await Fillings.of(tx, due))
+        return cls(due, decisions, likes, live, starter, left, await Fillings.of(tx, due))
 
     async def write(self, tx: Tx, is_more_due: bool, trusts: bool) -> Tick:
         cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
@@ -140,8 +134,8 @@ class _Firing(msgspec.Struct, frozen=True):
         starts: list[list[tuple[Run, Task | None]]] = []
         for due, each, of_each, like in zip(self.due, decisions, ids, self.likes, strict=False):
             as_other = None if like is None or known else self._start_alike(each, of_each, like, starts[like])
-            starts.append(as_other or self._starts(_caused(each, due), of_each, known, tx.now))
-        filled = [self._filled(decision, tx.now) for decision in decisions]
+            starts.append(as_other or self._starts(_caused(each, due), of_each, known))
+        filled = [self._filled(decision) for decision in decisions]
         new = [started for rows in starts for _, started in rows if started is not None]
         new += [started for each in filled for started in each.starts]
         new_rows = [row for rows in starts for row, _ in rows] + [row for each in filled for row in each.rows]
@@ -166,19 +160,12 @@ class _Firing(msgspec.Struct, frozen=True):
             tx.put(row)
         return tick
 
-    def _filled(self, decision: Decision, now: datetime) -> Filled:
+    def _filled(self, decision: Decision) -> Filled:
         found = decision.schedule
         if found.backfill is None:
             return NOT_FILLED
-        tenant = self.tenants.get(found.tenant)
-        state = Situation(
-            limits=self._limits(found.tenant),
-            template=template_of(found, self.templates),
-            room=self.left.room(found.tenant),
-            is_live=bool(self.live[found.id] or decision.fires),
-            is_suspended=tenant is not None and tenant.status is TenantStatus.SUSPENDED,
-        )
-        return self.fillings.moved_on(found, state, now)
+        is_live = bool(self.live[found.id] or decision.fires)
+        return self.fillings.moved_on(found, self.starter, self.left.room(found.tenant), is_live)
 
     def _start_alike(
         self,
@@ -191,38 +178,23 @@ class _Firing(msgspec.Struct, frozen=True):
             return None
         found = decision.schedule
         id = ids[decision.fires[0].scheduled_at]
-        as_other = alike.start_alike(id, found, self.due[like], started[0], self._limits(found.tenant))
+        as_other = alike.start_alike(id, found, self.due[like], started[0], self.starter.limits(found.tenant))
         return None if as_other is None else [as_other]
 
-    def _limits(self, tenant: str) -> Limits:
-        known = self.tenants.get(tenant)
-        return DEFAULT_LIMITS if known is None else known.limits
-
     def _starts(
-        self, decision: Decision, ids: Mapping[datetime, str], known: Mapping[str, Run], now: datetime
+        self, decision: Decision, ids: Mapping[datetime, str], known: Mapping[str, Run]
     ) -> list[tuple[Run, Task | None]]:
         """The runs that start. One that has waited has its row, which knows what triggered it. `ids` are those of the
         rows, by time."""
-        found = decision.schedule
-        limits = self._limits(found.tenant)
-        template = template_of(found, self.templates)
-        last = len(decision.fires) - 1
-        waited = [known.get(ids[fire.scheduled_at]) for fire in decision.fires]
-        return [
-            run.start(
-                ids[fire.scheduled_at],
-                found,
-                fire.scheduled_at,
-                fire.trigger if row is None else row.trigger,
-                template,
-                now,
-                limits,
-                SCHEDULER,
-                last - number,
-                waited=row,
+        starts = []
+        for number, fire in enumerate(decision.fires, 1):
+            id, at, after = ids[fire.scheduled_at], fire.scheduled_at, len(decision.fires) - number
+            row = known.get(id)
+            trigger = fire.trigger if row is None else row.trigger
+            starts.append(
+                self.starter.start(id, decision.schedule, at, trigger, SCHEDULER, after, waited=row)
             )
-            for number, (fire, row) in enumerate(zip(decision.fires, waited, strict=True))
-        ]
+        return starts
 
     def _put(
         self,
@@ -295,10 +267,10 @@ class _TasksLeft(msgspec.Struct, frozen=True):
     _left: dict[str, int | None]
 
     @classmethod
-    async def of(cls, tx: Tx, tenants: Collection[Tenant]) -> _TasksLeft:
-        suspended = {tenant.id for tenant in tenants if tenant.status is TenantStatus.SUSPENDED}
-        acting = [tenant for tenant in tenants if tenant.id not in suspended]
-        return cls(suspended, {each.id: await room_for_tasks(tx, each.id, each.limits) for each in acting})
+    async def of(cls, tx: Tx, starter: Starter) -> _TasksLeft:
+        suspended = {tenant for tenant in starter.tenants if starter.is_suspended(tenant)}
+        acting = starter.tenants.keys() - suspended
+        return cls(suspended, {each: await room_for_tasks(tx, each, starter.limits(each)) for each in acting})
 
     def decided_all(
         self, due: Sequence[Schedule], now: datetime, live: Mapping[str, Sequence[Task]], jumped: bool
