@@ -174,10 +174,10 @@ def make(
     for key, old in stored.schedules.items():
         if old.applied is not None and old.is_open and key not in declared.schedules:
             making.schedules.append(_removed(old, prune, at, actor))
-    for old_template in stored.templates.values():
-        if old_template.applied is not None and old_template.id not in making.declared_templates:
+    for template in stored.templates.values():
+        if template.applied is not None and template.id not in making.declared_templates:
             making.templates.append(
-                Item(name=old_template.alias, action=Action.REMOVED, old=old_template, new=old_template)
+                Item(name=template.alias, action=Action.REMOVED, old=template, new=template)
             )
     for calendar in stored.calendars:
         if calendar.applied is not None and calendar.name not in declared.calendars:
@@ -308,27 +308,20 @@ class _Making:
 
     def declare_calendar(self, name: str, options: Mapping[str, Any]) -> None:
         old = self._by_name.get(name)
-        if old is None:
-            new = self._calendar(name, options)
-            item = _created(name, new, declaration.of_calendar(new))
-        else:
-            item = self._changed_calendar(old, options)
+
+        def wanted(given: Mapping[str, Any]) -> Calendar:
+            whole = calendars.create(name, given, tenant=self.stored.tenant, now=self.at, actor=self.actor)
+            if old is None:
+                return whole
+            fields = {field: getattr(whole, field) for field in calendars.FIELDS}
+            return calendars.edit(old, fields, self.at, self.actor)
+
+        item = _declared(name, old, options, wanted, declaration.of_calendar, force=self.force)
         assert item.new is not None
         if item.new.covers != (None if old is None else old.covers):
             self._changed.add(name)
         self.calendars.append(item)
         self._by_name[name] = item.new
-
-    def _calendar(self, name: str, options: Mapping[str, Any]) -> Calendar:
-        return calendars.create(name, options, tenant=self.stored.tenant, now=self.at, actor=self.actor)
-
-    def _changed_calendar(self, old: Calendar, options: Mapping[str, Any]) -> Item[Calendar]:
-        def edited(given: Mapping[str, Any]) -> Calendar:
-            whole = self._calendar(old.name, given)
-            wanted = {name: getattr(whole, name) for name in calendars.FIELDS}
-            return calendars.edit(old, wanted, self.at, self.actor)
-
-        return _merged(old.name, old, options, edited, declaration.of_calendar, force=self.force)
 
     def govern(self, declared: Collection[str]) -> None:
         """Plan anew the schedules that the file does not declare but whose calendars it changes."""
@@ -366,28 +359,22 @@ class _Making:
         old = self._by_alias.get(templates.alias_key(alias))
         if old is not None and old.id in self.declared_templates:
             raise Refused("alias_taken", alias=alias, holder=old.alias)
-        if old is None:
-            id = derived_id("plan", "template", self.stored.tenant, alias, self.at)
-            fields = {"alias": alias, **declaration.template_options(options)}
-            new = templates.create(
-                id, fields, tenant=self.stored.tenant, now=self.at, limits=self.stored.limits
-            )
-            item = _created(alias, new, declaration.of_template(new))
-        else:
-            item = self._changed_template(alias, old, options)
+        tenant, limits = self.stored.tenant, self.stored.limits
+
+        def wanted(given: Mapping[str, Any]) -> Template:
+            fields = {"alias": alias, **declaration.template_options(given)}
+            if old is not None:
+                return templates.replaced(old, fields, self.at, limits)
+            id = derived_id("plan", "template", tenant, alias, self.at)
+            return templates.create(id, fields, tenant=tenant, now=self.at, limits=limits)
+
+        item = _declared(alias, old, options, wanted, declaration.of_template, force=self.force)
         self.templates.append(item)
         known = item.new
         assert known is not None
         self.declared_templates.add(known.id)
         self._by_alias[templates.alias_key(alias)] = self._by_id[known.id] = known
         self._aliases[known.id] = known.alias
-
-    def _changed_template(self, alias: str, old: Template, options: Mapping[str, Any]) -> Item[Template]:
-        def edited(given: Mapping[str, Any]) -> Template:
-            fields = {"alias": alias, **declaration.template_options(given)}
-            return templates.replaced(old, fields, self.at, self.stored.limits)
-
-        return _merged(alias, old, options, edited, declaration.of_template, force=self.force)
 
     def declare_schedule(self, key: str, options: Mapping[str, Any], declared: Declaration) -> None:
         old = self.stored.schedules.get(key)
@@ -411,7 +398,7 @@ class _Making:
             told = declaration.of_schedule(schedule, self._aliases)
             return {name: value for name, value in told.items() if name not in leave_out}
 
-        item = _merged(key, old, wanted, edited, form, force=self.force)
+        item = _declared(key, old, wanted, edited, form, force=self.force)
         self.schedules.append(self._with_calendars_told(item))
 
     def _new_schedule(self, key: str, options: Mapping[str, Any], declared: Declaration) -> Item[Schedule]:
@@ -472,9 +459,9 @@ def _created(name: str, new: R, form: Mapping[str, Any]) -> Item[R]:
     return Item(name=name, action=Action.CREATED, old=None, new=applied, differences=_differences({}, form))
 
 
-def _merged(
+def _declared(
     name: str,
-    old: R,
+    old: R | None,
     options: Mapping[str, Any],
     edited: Callable[[Mapping[str, Any]], R],
     form: Callable[[R], dict[str, Any]],
@@ -482,7 +469,10 @@ def _merged(
     force: bool,
 ) -> Item[R]:
     """The declared options, laid over the record. Options that were edited by hand since the last apply stay."""
-    wanted, as_is = edited(options), form(old)
+    wanted = edited(options)
+    if old is None:
+        return _created(name, wanted, form(wanted))
+    as_is = form(old)
     as_declared = as_is if wanted is old else form(wanted)
     by_hand = () if force or wanted is old else _edited_by_hand(old.applied, as_is, as_declared)
     if by_hand:

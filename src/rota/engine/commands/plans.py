@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from ...domain.errors import Refused
 from ...domain.model import Calendar, Event
-from ...domain.plan import Action, Plan, Stored, as_applied, naming
+from ...domain.plan import Action, Item, Plan, Stored, as_applied, naming
 from ...stores.base import Tx
 from ...stores.queries import CalendarList, Cursor, EventList, ScheduleList, TemplateList
 from ..work import as_work
@@ -66,22 +67,20 @@ async def apply_plan(
     if token is not None and token != plan.token and plan.changes:
         raise Refused("plan_outdated", changed=await _changed_since(tx, tenant, at))
     planned = []
-    for item in plan.schedules:
-        with naming("schedule", item.name):
-            new = as_applied(item, plan.at, tx.now)
-        if new is not None and new is not item.old:
-            planned.append(Edit(item.old, new, _ACTIONS[item.action], new.pause_note or ""))
+    for each in plan.schedules:
+        with naming("schedule", each.name):
+            new = as_applied(each, plan.at, tx.now)
+        if new is not None and new is not each.old:
+            planned.append(Edit(each.old, new, _ACTIONS[each.action], new.pause_note or ""))
     for template in plan.templates:
         had = None if template.old is None else template.old.command
         if template.new is not None and template.new.command != had:
             await check_shell(tx, template.new)
     await write_edits(tx, stored.limits, planned, actor, ready=ready)
-    for calendar in plan.calendars:
-        if calendar.new is not None and calendar.new is not calendar.old:
-            put_audited(tx, _ACTIONS[calendar.action], actor, calendar.old, calendar.new)
-    for template in plan.templates:
-        if template.new is not None and template.new is not template.old:
-            put_audited(tx, _ACTIONS[template.action], actor, template.old, template.new)
+    items: tuple[Item[Any], ...] = (*plan.calendars, *plan.templates)
+    for item in items:
+        if item.new is not None and item.new is not item.old:
+            put_audited(tx, _ACTIONS[item.action], actor, item.old, item.new)
     return plan
 
 
