@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ _LARGEST = 200_000
 
 def load_app(name: str | None) -> App | None:
     """The app at `module:app`; the current folder is on the path. None: no app was named."""
-    from importlib import import_module
-
     from ...engine.app import App
 
     if name is None:

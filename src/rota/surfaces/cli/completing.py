@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
 
 import click
 
+from ...domain.errors import NotFound
 from .session import Session
 
 if TYPE_CHECKING:
-    from ...domain.errors import NotFound
     from ..python.client import Queue
 
 AT_MOST = 1000
@@ -87,8 +88,6 @@ async def kinds(queue: Queue) -> list[str]:
 
 def zones(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Any letter case; a city is enough."""
-    from zoneinfo import available_timezones
-
     text = incomplete.lower()
     named = sorted(available_timezones())
     return [zone for zone in named if zone.lower().startswith(text)] or [
@@ -123,8 +122,6 @@ async def suggested(queue: Queue, problem: NotFound) -> NotFound:
 
 async def _deletion(queue: Queue, name: str) -> str | None:
     """When a schedule was deleted, and how it is restored. None: it was not."""
-    from ...domain.errors import NotFound
-
     try:
         last = (await queue.schedule_history(name))[-1]
     except NotFound:

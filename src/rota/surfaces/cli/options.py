@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 import click
 
 from ...domain.errors import Invalid
+from ...domain.model import RetryPolicy
 from ..durations import parsed
 from ..settings import parsed_size
 
 if TYPE_CHECKING:
-    from ...domain.model import RetryPolicy
     from ...domain.options import Option
     from ..python.client import Queue
 
@@ -112,7 +113,6 @@ def _json(text: str) -> Any:
 
 def _retry_policy(text: str) -> RetryPolicy:
     """`initial=5s,multiplier=3,maximum=1h,jitter=0.1`: what is left out has its default."""
-    from ...domain.model import RetryPolicy
     from ...domain.options import Duration, RetryPolicyOptions, options_of, value_type
 
     found: dict[str, Any] = {}
@@ -165,8 +165,6 @@ JSON = Typed("json", _json)
 
 
 def one_value(text: str) -> Any:
-    import json
-
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -284,7 +282,6 @@ def clearable(shape: type, *, leave_out: Collection[str] = ()) -> list[str]:
 
 
 def _click_option(name: str, option: Option, kind: Any, times: click.ParamType[datetime]) -> Any:
-    from ...domain.model import RetryPolicy
     from ...domain.options import Duration
 
     flag = _FLAGS.get(name, f"--{_typed(name)}")

@@ -4,6 +4,7 @@ for a stream."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -308,16 +309,12 @@ def _console(*, stderr: bool = False) -> Console:
 
 def written(value: Any) -> str:
     """A value that was given, in one line of JSON."""
-    import json
-
     from .. import redaction
 
     return json.dumps(redaction.shown(value), ensure_ascii=False, default=str)
 
 
 def _json(document: Any, indent: int | None = None) -> str:
-    import json
-
     from .. import redaction, shapes
 
     shown = redaction.document(shapes.plain(document))

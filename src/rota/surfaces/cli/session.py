@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from datetime import datetime
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
+from ...domain.errors import NotFound, Refused
+from ..settings import Settings, load
 from .options import Named
 from .render import Screen
 
 if TYPE_CHECKING:
     from ..python.client import Page, Queue
-    from ..settings import Settings
 
 T = TypeVar("T")
 _PAGES = ("limit", "cursor", "deleted")
@@ -43,14 +45,10 @@ class Session:
 
     def settings(self, **flags: Any) -> Settings:
         """All settings; `flags` are the command's own."""
-        from ..settings import load
-
         return load({**self.flags, **flags})
 
     def store_settings(self, **flags: Any) -> Settings:
         """The same, for a command that works on the store itself. Refused, if a server is named."""
-        from ...domain.errors import Refused
-
         settings = self.settings(**flags)
         if settings["server"] is not None:
             raise Refused("needs_store")
@@ -63,7 +61,6 @@ class Session:
         something: any other needs what is there already. After a second there is a sign of life, unless it
         `may_be_long`."""
         import asyncio
-        import warnings
 
         from .. import redaction
 
@@ -91,7 +88,6 @@ class Session:
         return without_secrets(settings["server"] or settings["store"])
 
     async def _with_queue(self, work: Callable[[Queue], Awaitable[T]], creates: bool) -> _Found[T]:
-        from ...domain.errors import NotFound
         from .completing import suggested
 
         settings = self.settings()

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from .problems import CONTENT_TYPE, ProblemDocument
@@ -105,8 +107,6 @@ def install(api: FastAPI) -> None:
 
 def _install_page(api: FastAPI) -> None:
     async def page(request: Request) -> Response:
-        from fastapi.openapi.docs import get_swagger_ui_html
-
         root = request.scope.get("root_path", "").rstrip("/")
         style, script, icon = (f"{root}{PAGE}/{name}" for name in _ASSETS)
         return get_swagger_ui_html(
@@ -131,8 +131,6 @@ def _install_page(api: FastAPI) -> None:
 def _described(api: FastAPI) -> dict[str, Any]:
     """The OpenAPI document: FastAPI's, with the shapes of answers and the two ways to send a key."""
     if api.openapi_schema is None:
-        from fastapi.openapi.utils import get_openapi
-
         described = get_openapi(
             title=api.title,
             version=api.version,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain.model import ApiKey, Tenant
 from ...durations import short
 from ..command import command
 from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, given, page_options, together
@@ -13,7 +14,6 @@ from ..render import Cell, size_in_words
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
-    from ....domain.model import ApiKey, Tenant
     from ....engine.queries import TenantUse
 
 EVERY_TENANT = "*"

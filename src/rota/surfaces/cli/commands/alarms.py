@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain.model import Alarm, AlarmRules
 from ....domain.options import AlarmOptions
 from ...durations import short
 from .. import completing
@@ -16,7 +17,6 @@ from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
-    from ....domain.model import Alarm, AlarmRules
     from ...python.client import Queue
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ....domain.model import Artifact
 from .. import completing
 from ..command import command
 from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
-    from ....domain.model import Artifact
     from ....engine.artifacts import OpenArtifact
     from ...python.client import Queue
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ....domain.model import Calendar
 from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
 from ...words import counted
 from .. import completing
@@ -13,9 +14,6 @@ from ..command import command
 from ..options import given, shape_options, together
 from ..render import Cell
 from ..session import Session, with_session
-
-if TYPE_CHECKING:
-    from ....domain.model import Calendar
 
 _options = together(
     click.option("--day", "days", multiple=True, metavar="DAY", help="Such as 2027-12-24; may be repeated."),

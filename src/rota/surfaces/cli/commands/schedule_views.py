@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ....domain import recurrence
 from ....domain.errors import NotFound
-from ....domain.model import RunStatus, Schedule, ScheduleStatus, TemplateTarget
+from ....domain.model import Alarm, Event, Run, RunStatus, Schedule, ScheduleStatus, TemplateTarget
 from ....domain.options import ScheduleFilters
 from ....domain.recurrence import After, Interval, RRule, Several, Simple, Timing
 from ... import words
@@ -28,7 +28,6 @@ from ..session import Session, with_session
 from .schedules import schedule_argument
 
 if TYPE_CHECKING:
-    from ....domain.model import Alarm, Event, Run
     from ....domain.schedule.why import Why
     from ....engine.queries import Occurrence
     from ...python.client import Page, Queue

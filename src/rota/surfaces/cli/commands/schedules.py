@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain import recurrence
+from ....domain.model import Backfill, Schedule, TemplateTarget
 from ....domain.options import ScheduleOptions
 from ... import words
 from .. import completing
 from ..command import command
 from ..options import JSON, SCHEDULE, TEMPLATE, TIME, WALL_TIME, clearable, given, shape_options
+from ..render import Bar
 from ..session import Session, with_session
 from .plans import check_can_ask
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from ....domain.model import Backfill, Schedule
     from ...python.client import Queue
-    from ..render import Bar
 
 _ELSEWHERE = ("status", "pause_note")
 """Options that `--paused` and `--draft`, and `rota schedule pause`, stand for."""
@@ -44,8 +44,6 @@ _template = click.option(
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:
-    from ....domain.model import TemplateTarget
-
     fields = given(options)
     template = fields.pop("template", None)
     if template is not None and "task_type" in fields:
@@ -209,8 +207,6 @@ def _watched(session: Session, schedule_id: str, begun: Backfill) -> Backfill:
 
 
 async def _watch(queue: Queue, schedule_id: str, begun: Backfill, bar: Bar) -> Backfill:
-    from datetime import timedelta
-
     from ....engine.clock import sleep
 
     found = begun
@@ -268,8 +264,6 @@ def _changed(
     warn: bool = False,
 ) -> None:
     """Do it, and say how the schedule is now."""
-    from ....domain import recurrence
-
     schedule, now = session.run_timed(change, creates=creates)
     name = click.style(schedule.key, bold=True)
     session.tell(schedule, f"{verb} {name}: {words.sentence(schedule)}; {words.state(schedule, now)}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ....domain.model import NodeState, PausedQueue
 from ...durations import short
 from .. import completing
 from ..command import command
@@ -15,7 +16,6 @@ from ..render import Cell
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
-    from ....domain.model import NodeState, PausedQueue
     from ....engine.queries.serving import QueueUse
     from ...python.client import Queue
 

@@ -27,6 +27,7 @@ from ....engine.queries.health import (
 from ....engine.queries.workflows import check_workflows
 from ....stores.base import CommitOptions, Proof, ReadSoFar, Store
 from ...durations import short
+from ...settings import FIELDS
 from ...stores import make_store, without_secrets
 from ...words import counted
 from ..command import command
@@ -93,8 +94,6 @@ def _store(session: Session) -> Store:
 @with_session
 def config(session: Session) -> None:
     """What is set, and where it came from: a flag, a variable, rota.toml, or the default."""
-    from ...settings import FIELDS
-
     settings = session.settings()
     values = {
         field.name: _masked(settings[field.name]) if field.is_secret else settings[field.name]

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain.errors import NotFound, Unavailable
+from ....domain.model import Change, Task
 from ...durations import iso
 from ..command import command
 from ..render import prose_for, styled
@@ -22,7 +24,6 @@ from ..session import Session, with_session
 from .tasks import task_filters
 
 if TYPE_CHECKING:
-    from ....domain.model import Change, Task
     from ....domain.workflow import Step
     from ....engine.changes import Notice
     from ...python.client import Queue
@@ -77,8 +78,6 @@ def _following(queue: Queue, filters: dict[str, Any], remark: Callable[[str], No
 
 
 def _led_to(line: Change | Step, status: str) -> bool:
-    from ....domain.model import Change
-
     return isinstance(line, Change) and line.status == status
 
 
@@ -177,7 +176,6 @@ class RemoteTail(_Lines):
 
     async def _listen(self) -> None:
         """Note which tasks change, and which of their steps. A stream that is lost is asked for again."""
-        from ....domain.errors import Unavailable
         from ....engine.clock import sleep
 
         pause = SHORTEST_PAUSE
@@ -224,7 +222,6 @@ class RemoteTail(_Lines):
         return sorted(lines, key=_at), too_many
 
     async def _of_task(self, id: str, steps: set[str]) -> list[Line]:
-        from ....domain.errors import NotFound, Unavailable
         from ....engine.clock import sleep
 
         try:
@@ -290,8 +287,6 @@ class Tail(_Lines):
 
     async def _meet(self, notices: Sequence[Notice]) -> None:
         """Know the workflows whose steps are told; those that ended long ago are forgotten."""
-        from ....domain.errors import NotFound
-
         wanted = {each.task_id for each in notices if each.type == "step" and each.task_id is not None}
         self._tasks = {id: task for id, task in self._tasks.items() if id in wanted}
         for id in wanted - self._tasks.keys():
@@ -299,7 +294,6 @@ class Tail(_Lines):
                 self._tasks[id] = await self._queue.get(id)
 
     def _line(self, notice: Notice) -> Iterator[Line]:
-        from ....domain.model import Task
         from ....domain.workflow import Step
 
         task, line = notice.record, notice.line

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....domain.model import FOREVER
+from ....domain.errors import NotFound, Refused
+from ....domain.model import FOREVER, Change, Task
 from ....domain.options import SubmitOptions, TaskFilters
-from ....domain.serving import waited_for
+from ....domain.serving import Waiting, waited_for
 from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
@@ -20,8 +21,6 @@ from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 
 if TYPE_CHECKING:
-    from ....domain.model import Change, Task
-    from ....domain.serving import Waiting
     from ...python.client import Page, Queue
 
 BATCH = 500
@@ -162,8 +161,6 @@ def status(session: Session, task_id: str) -> None:
 
 
 async def _schedule_name(queue: Queue, task: Task) -> str | None:
-    from ....domain.errors import NotFound
-
     try:
         return (await queue.get_schedule(task.schedule_id)).key if task.schedule_id else None
     except NotFound:  # it is deleted
@@ -326,7 +323,6 @@ def _each(
     session: Session, ids: Sequence[str], act: Callable[[Queue, str], Awaitable[Task]], verb: str
 ) -> None:
     """Do it to every task named; those that refuse are named, and the exit code is 1."""
-    from ....domain.errors import Refused
 
     async def work(queue: Queue) -> int:
         refused = 0

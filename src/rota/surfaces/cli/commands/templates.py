@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ....domain.model import Template
 from ....domain.options import TemplateOptions
+from ....domain.runtimes import command_text
 from .. import completing
 from ..command import command
 from ..options import JSON, TEMPLATE, clearable, given, page_options, shape_options, together
 from ..render import Cell, written
 from ..session import Session, with_session
-
-if TYPE_CHECKING:
-    from ....domain.model import Template
 
 CLEARABLE = [*clearable(TemplateOptions), "parameters-schema"]
 _what = together(
@@ -196,8 +195,6 @@ def _answer(session: Session, template: Template, verb: str) -> None:
 
 
 def _command(template: Template) -> str:
-    from ....domain.runtimes import command_text
-
     return template.kind if isinstance(template.command, str) else command_text(template.command)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ....domain.model import Task
 from ...durations import relative, short
 from .. import completing
 from ..command import command
@@ -25,7 +26,6 @@ from .tasks import (
 )
 
 if TYPE_CHECKING:
-    from ....domain.model import Task
     from ....domain.workflow import Signal, Step
     from ...python.client import Queue
 
