@@ -47,8 +47,8 @@ class Typed(click.ParamType[T]):
 
 
 class Named(click.ParamType[str]):
-    """The name or the id of a record: of a `schedule` or of a `template`. The beginning of an id is made whole before
-    the command begins. A name has no beginnings: `rota schedule delete report` is not to delete `report-2`."""
+    """The name or the id of a record: of a `schedule`, a `template` or a `task`. The beginning of an id is made whole
+    before the command begins. A name has no beginnings: `rota schedule delete report` is not to delete `report-2`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -58,8 +58,9 @@ class Named(click.ParamType[str]):
         return isinstance(value, str) and _BEGINNING.fullmatch(value) is not None
 
     async def whole(self, queue: Queue, value: str) -> str:
-        """The id of the one whose id begins so; a name, and what is not found, as it is: the command says so."""
-        return await (queue.schedule_id(value) if self.name == "schedule" else queue.template_id(value))
+        """The id of the one whose id begins so. A name is taken as it is."""
+        ask = {"schedule": queue.schedule_id, "template": queue.template_id, "task": queue.task_id}
+        return await ask[self.name](value)
 
 
 def _duration(text: str) -> timedelta:
@@ -153,6 +154,7 @@ def _number_or_none(text: str) -> int | str:
 NONE = "none"
 SCHEDULE = Named("schedule")
 TEMPLATE = Named("template")
+TASK = Named("task")
 DURATION = Typed("duration", _duration)
 SIZE = Typed("size", _size)
 PROCESSES = Typed("n|auto", _processes)

@@ -10,6 +10,7 @@ import click
 from ....domain.model import Artifact
 from .. import completing
 from ..command import command
+from ..options import TASK
 from ..render import Cell
 from ..session import Session, with_session
 
@@ -27,15 +28,11 @@ STDOUT = "-"
         "rota artifacts $ID --json | jq -r .[].name",
     ],
 )
-@click.argument("task_id", shell_complete=completing.task_ids)
+@click.argument("task_id", type=TASK, shell_complete=completing.task_ids)
 @with_session
 def list_artifacts(session: Session, task_id: str) -> None:
     """What a task has left so far: its result, and what its handler left under a name."""
-
-    async def ask(queue: Queue) -> list[Artifact]:
-        return await queue.artifacts(await queue.task_id(task_id))
-
-    found = session.run(ask)
+    found = session.run(lambda queue: queue.artifacts(task_id))
     screen = session.screen
     if session.as_json:
         screen.json(found)
@@ -60,7 +57,7 @@ def _row(session: Session, artifact: Artifact) -> list[Cell | str]:
         "rota artifact get $ID result | jq .pages",
     ]
 )
-@click.argument("task_id", shell_complete=completing.task_ids)
+@click.argument("task_id", type=TASK, shell_complete=completing.task_ids)
 @click.argument("name")
 @click.option("-o", "--output", metavar="FILE", default=STDOUT, help="Where to write it; - is stdout.")
 @with_session
@@ -69,7 +66,7 @@ def get(session: Session, task_id: str, name: str, output: str) -> None:
     prints what is known of the artifact."""
 
     async def write(queue: Queue) -> Artifact:
-        opened = await queue.open_artifact(await queue.task_id(task_id), name)
+        opened = await queue.open_artifact(task_id, name)
         if output == STDOUT:
             await _to_stdout(session, opened)
         else:

@@ -16,7 +16,7 @@ from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
 from ..command import command
-from ..options import DURATION, JSON_TEXT, json_lines, page_options, shape_options, together
+from ..options import DURATION, JSON_TEXT, TASK, json_lines, page_options, shape_options, together
 from ..render import Cell, Screen, seconds, styled, written
 from ..session import Session, with_session
 
@@ -138,13 +138,13 @@ def _show_submitted(session: Session, task: Task) -> None:
 
 
 @command(examples=["rota status 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota status $ID --json | jq .output"])
-@click.argument("task_id", shell_complete=completing.task_ids)
+@click.argument("task_id", type=TASK, shell_complete=completing.task_ids)
 @with_session
 def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
 
     async def ask(queue: Queue) -> tuple[Task, Waiting | None, str | None, datetime]:
-        task = await queue.get(await queue.task_id(task_id))
+        task = await queue.get(task_id)
         return task, await queue.waiting(task.id), await _schedule_name(queue, task), await queue.now()
 
     task, waiting, schedule, now = session.run(ask)
@@ -294,15 +294,11 @@ def _detail(session: Session, task: Task, now: datetime) -> str:
 
 
 @command(examples=["rota history 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
-@click.argument("task_id", shell_complete=completing.task_ids)
+@click.argument("task_id", type=TASK, shell_complete=completing.task_ids)
 @with_session
 def history(session: Session, task_id: str) -> None:
     """What happened to a task, oldest first, one line per version."""
-
-    async def ask(queue: Queue) -> Sequence[Change]:
-        return await queue.history(await queue.task_id(task_id))
-
-    lines, now = session.run_timed(ask)
+    lines, now = session.run_timed(lambda queue: queue.history(task_id))
     if session.as_json:
         return session.screen.json(lines)
     for line in lines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from ....domain.model import Task
 from ...durations import relative, short
 from .. import completing
 from ..command import command
-from ..options import JSON_TEXT, one_value, page_options
+from ..options import JSON_TEXT, TASK, one_value, page_options
 from ..render import Cell, Screen, styled, written
 from ..session import Session, with_session
 from .tasks import (
@@ -61,13 +61,13 @@ def start(session: Session, kind: str, text: str | None, **given: Any) -> None:
 @command(
     examples=["rota workflow show 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota workflow show $ID --json"]
 )
-@click.argument("id", shell_complete=completing.workflow_ids)
+@click.argument("id", type=TASK, shell_complete=completing.workflow_ids)
 @with_session
 def show(session: Session, id: str) -> None:
     """What a workflow did, what it waits for and until when, and what can be done."""
 
     async def ask(queue: Queue) -> tuple[Task, list[Step], list[Signal], datetime]:
-        task = await queue.get(await queue.task_id(id))
+        task = await queue.get(id)
         unread = await queue.unread_signals(task.id) if task.unread_signals else []
         return task, await queue.steps(task.id), unread, await queue.now()
 
@@ -158,7 +158,7 @@ def list_workflows(session: Session, **filters: Any) -> None:
 
 
 @command(examples=["rota workflow signal $ID paid '{\"amount\": 40}'", "rota workflow signal $ID approved"])
-@click.argument("id", shell_complete=completing.workflow_ids)
+@click.argument("id", type=TASK, shell_complete=completing.workflow_ids)
 @click.argument("name")
 @click.argument("payload", required=False, type=JSON_TEXT)
 @click.option("--idempotency-key", metavar="KEY", help="The same key is the same signal.")
@@ -166,40 +166,29 @@ def list_workflows(session: Session, **filters: Any) -> None:
 def signal(session: Session, id: str, name: str, payload: str | None, idempotency_key: str | None) -> None:
     """Send a signal to a workflow. It is kept until it is received, once."""
     value = _value(payload, "the payload")
-    task = _do(
-        session, id, lambda queue, run: queue.signal(run, name, value, idempotency_key=idempotency_key)
-    )
+    task = session.run(lambda queue: queue.signal(id, name, value, idempotency_key=idempotency_key))
     session.tell(task, f"sent {name} to {task.kind} {task.id}")
 
 
 @command(examples=["rota workflow cancel $ID --reason 'out of stock'"])
-@click.argument("id", shell_complete=completing.workflow_ids)
+@click.argument("id", type=TASK, shell_complete=completing.workflow_ids)
 @click.option("--reason", default="", help="Why, for the history.")
 @with_session
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a workflow: steps in flight end, then what was done is undone."""
-    task = _do(session, id, lambda queue, run: queue.cancel(run, reason))
+    task = session.run(lambda queue: queue.cancel(id, reason))
     done = "cancelled" if task.status == "cancelled" else "asked to end"
     session.tell(task, f"{task.kind} {task.id} is {done}")
 
 
 @command(examples=["rota workflow replay $ID", "rota workflow replay $ID --from-step charge"])
-@click.argument("id", shell_complete=completing.workflow_ids)
+@click.argument("id", type=TASK, shell_complete=completing.workflow_ids)
 @click.option("--from-step", metavar="KEY", help="The key of the step to begin with.")
 @with_session
 def replay(session: Session, id: str, from_step: str | None) -> None:
     """Run a failed or cancelled workflow again, from where it failed or from a step on."""
-    task = _do(session, id, lambda queue, run: queue.replay(run, from_step=from_step))
+    task = session.run(lambda queue: queue.replay(id, from_step=from_step))
     session.tell(task, f"{task.kind} {task.id} runs again")
-
-
-def _do(session: Session, beginning: str, act: Callable[[Queue, str], Awaitable[Task]]) -> Task:
-    """Do it to the run whose id begins so."""
-
-    async def work(queue: Queue) -> Task:
-        return await act(queue, await queue.task_id(beginning))
-
-    return session.run(work)
 
 
 def _value(text: str | None, name: str) -> Any:
