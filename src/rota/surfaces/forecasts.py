@@ -127,7 +127,7 @@ def lines(made: Forecast, clock: Clock) -> Iterator[str]:
     yield f"{made.by.upper():17}{'RUNS':>{width}}  {'WORK':8}"
     for span in made.spans:
         bar = "█" * -(-span.runs * (_BAR - width) // most)
-        work = _work(span.work)
+        work = short(timedelta(seconds=span.work)) if span.work else "-"
         yield f"{clock(span.at).strftime(reading):17}{span.runs:>{width},}  {work:8}  {bar}".rstrip()
     yield ""
     yield "Busiest minutes:"
@@ -185,7 +185,3 @@ def _minute(minute: BusyMinute, clock: Clock) -> Iterable[str]:
 
 def _sentence(spread: Spread, clock: Clock) -> str:
     return spread.sentence(f"{clock(spread.at):%H:%M}")
-
-
-def _work(seconds: float) -> str:
-    return short(timedelta(seconds=seconds)) if seconds else "-"

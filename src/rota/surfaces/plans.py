@@ -15,6 +15,7 @@ from ..domain.plan import Action, Item, Plan
 from ..domain.schedule.expected import AHEAD, TimeChanges
 from . import redaction
 from .shapes import Answer, Time, shaped
+from .words import counted
 
 IN_DETAIL = 100
 """The times of so many changes are computed."""
@@ -190,11 +191,11 @@ def _of_times(plan: Plan, item: Item[Schedule]) -> Iterator[str]:
     is_all = times.until == plan.at + AHEAD
     within = f"within {AHEAD.days} days" if is_all else f"until {clock.reading(times.until)}"
     told = [
-        f"{within} {_number(count, *verbs)}: {_listed(shown, count)} ({clock.zone})"
-        for count, shown, verbs in (
-            (len(times.appear), map(clock.reading, times.appear[:_SHOWN]), ("appears", "appear")),
-            (len(times.vanish), map(clock.reading, times.vanish[:_SHOWN]), ("vanishes", "vanish")),
-            (len(times.move), map(clock.move, times.move[:_SHOWN]), ("moves", "move")),
+        f"{within} {counted(count, *words)}: {_listed(shown, count)} ({clock.zone})"
+        for count, shown, words in (
+            (len(times.appear), map(clock.reading, times.appear[:_SHOWN]), ("time appears", "times appear")),
+            (len(times.vanish), map(clock.reading, times.vanish[:_SHOWN]), ("time vanishes", "times vanish")),
+            (len(times.move), map(clock.move, times.move[:_SHOWN]), ("time moves", "times move")),
         )
         if count
     ]
@@ -207,10 +208,6 @@ def _of_times(plan: Plan, item: Item[Schedule]) -> Iterator[str]:
         upcoming = schedule.next_run_at if schedule.enabled else None
         then = f"; the next time is {clock.reading(upcoming)}" if upcoming else ""
         yield from _wrapped(f"{WARNING} it was due today, at {due}, and would not run then{then}")
-
-
-def _number(count: int, one: str, many: str) -> str:
-    return f"1 time {one}" if count == 1 else f"{count:,} times {many}"
 
 
 def _listed(shown: Iterable[str], count: int) -> str:

@@ -247,7 +247,11 @@ def _layers(
     profile: Setting,
 ) -> list[Mapping[str, tuple[Any, str]]]:
     layers: list[Mapping[str, tuple[Any, str]]] = [
-        {name: (value, _flag(name)) for name, value in flags.items() if name in _BY_NAME},
+        {
+            name: (value, "argument" if name == "app" else f"--{name.replace('_', '-')}")
+            for name, value in flags.items()
+            if name in _BY_NAME
+        },
         {
             field.name: (environ[field.variable], field.variable)
             for field in FIELDS
@@ -260,10 +264,6 @@ def _layers(
     top = {name: value for name, value in content.items() if name != "profile"}
     layers.append(_section(top, str(file)))
     return layers
-
-
-def _flag(name: str) -> str:
-    return "argument" if name == "app" else f"--{name.replace('_', '-')}"
 
 
 def _flat(section: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -99,8 +99,7 @@ def plain(value: Any) -> Any:
         case Answer():
             return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
         case msgspec.Struct():
-            own = _OWN.get(type(value))
-            return fields_of(value, leave_out=_NOT_TOLD.get(type(value), ())) if own is None else own(value)
+            return _told(value)
         case list() | tuple():
             return [plain(each) for each in value]
         case dict():
@@ -120,20 +119,33 @@ _NOT_TOLD: Mapping[type[msgspec.Struct], tuple[str, ...]] = {
 """Fields that are for Rota alone, such as the digest of a key, and the bytes of an artifact."""
 
 
-def _task(record: Task) -> dict[str, Any]:
-    """A task; `task_type` is its kind."""
-    shape = fields_of(record, leave_out=("kind", "history", "lease_id"))
-    return {"id": shape.pop("id"), "task_type": record.kind, "status": shape.pop("status"), **shape}
-
-
-def _change(record: Change) -> dict[str, Any]:
-    shape = fields_of(record)
-    return {"version": shape.pop("number"), **shape}
-
-
 _OF_CALENDARS = ("calendars", "excluded_from", "ended_by_calendars")
 _INNER = ("zone_data", "due_at", "applied", "watch", "followers", "causes", *_OF_CALENDARS)
 _NOT_SHOWN = ("id", "key", "timing", "target", "metadata", *_INNER)
+
+
+def _told(record: msgspec.Struct) -> dict[str, Any]:
+    """A record: field by field, if it has no other form."""
+    match record:
+        case Task():
+            shape = fields_of(record, leave_out=("kind", "history", "lease_id"))
+            return {"id": shape.pop("id"), "task_type": record.kind, "status": shape.pop("status"), **shape}
+        case Change():
+            shape = fields_of(record)
+            return {"version": shape.pop("number"), **shape}
+        case Schedule():
+            return _schedule(record)
+        case Run():
+            shape = fields_of(record, leave_out=("tenant", "version"))
+            return {"task_id": record.target_id if record.target_type != "template" else None, **shape}
+        case Tenant():  # its limits stand beside the rest
+            shape = fields_of(record, leave_out=("tenant", "limits", "alarm_rules"))
+            return {"id": shape.pop("id"), "status": shape.pop("status"), **fields_of(record.limits), **shape}
+        case Occurrence():
+            return {"at": iso(record.at), "local": record.local.isoformat(), "dst": record.dst}
+        case ClockChange():
+            return {**fields_of(record), "reading": record.reading.isoformat()}
+    return fields_of(record, leave_out=_NOT_TOLD.get(type(record), ()))
 
 
 def _schedule(record: Schedule) -> dict[str, Any]:
@@ -149,37 +161,6 @@ def _schedule(record: Schedule) -> dict[str, Any]:
         **shape,
         "metadata": record.metadata,
     }
-
-
-def _run(record: Run) -> dict[str, Any]:
-    shape = fields_of(record, leave_out=("tenant", "version"))
-    return {"task_id": record.target_id if record.target_type != "template" else None, **shape}
-
-
-def _tenant(record: Tenant) -> dict[str, Any]:
-    """A tenant; `id` is its name. Its limits stand beside the rest."""
-    shape = fields_of(record, leave_out=("tenant", "limits", "alarm_rules"))
-    return {"id": shape.pop("id"), "status": shape.pop("status"), **fields_of(record.limits), **shape}
-
-
-def _occurrence(record: Occurrence) -> dict[str, Any]:
-    return {"at": iso(record.at), "local": record.local.isoformat(), "dst": record.dst}
-
-
-def _clock_change(record: ClockChange) -> dict[str, Any]:
-    return {**fields_of(record), "reading": record.reading.isoformat()}
-
-
-_OWN: Mapping[type[msgspec.Struct], Callable[[Any], dict[str, Any]]] = {
-    Task: _task,
-    Change: _change,
-    Schedule: _schedule,
-    Run: _run,
-    Tenant: _tenant,
-    Occurrence: _occurrence,
-    ClockChange: _clock_change,
-}
-"""Records that are not told field by field."""
 
 
 def node(record: NodeState, now: datetime) -> dict[str, Any]:

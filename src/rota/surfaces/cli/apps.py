@@ -86,17 +86,12 @@ def next_command() -> str:
 
 def apps_in(folder: Path) -> Iterator[str]:
     """Each `module:name` of this folder, and of the packages in it, to which a file assigns an App. Nothing is run."""
-    files = sorted([*folder.glob("*.py"), *_in_packages(folder)])[:_MOST_FILES]
-    for file in files:
+    packages = [sign.parent for sign in folder.glob("*/__init__.py")]
+    for file in sorted(file for each in (folder, *packages) for file in each.glob("*.py"))[:_MOST_FILES]:
         place = file.relative_to(folder)
         module = ".".join(place.with_suffix("").parts)
         if all(part.isidentifier() for part in module.split(".")):
             yield from (f"{module}:{name}" for name in _apps_of(file))
-
-
-def _in_packages(folder: Path) -> Iterator[Path]:
-    for sign in folder.glob("*/__init__.py"):
-        yield from sign.parent.glob("*.py")
 
 
 def _apps_of(file: Path) -> Iterator[str]:

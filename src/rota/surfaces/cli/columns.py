@@ -28,7 +28,10 @@ def fitted(
     natural = dict(zip(headings, widths, strict=True))
     for left_out in range(len(yields) + 1):
         shown = [name for name in headings if name not in yields[:left_out]]
-        least = {name: _least(name, natural[name], yields) for name in shown}
+        least = {
+            name: min(natural[name], max(_NARROW, len(name))) if name in yields else natural[name]
+            for name in shown
+        }
         if _line(least.values()) <= room:
             return _widened(least, natural, room, yields)
     return _cut({name: natural[name] for name in headings if name not in yields}, room)
@@ -54,10 +57,6 @@ def _broken_line(line: str, width: int, hang: int) -> str:
 
 def _length(text: str) -> int:
     return len(unstyle(text))
-
-
-def _least(name: str, natural: int, yields: Sequence[str]) -> int:
-    return min(natural, max(_NARROW, len(name))) if name in yields else natural
 
 
 def _line(widths: Collection[int]) -> int:

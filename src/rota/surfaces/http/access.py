@@ -133,7 +133,8 @@ class Access:
         token = _token(request)
         if token is not None:
             return await self.by_key(token, request, patience)
-        if COOKIE in request.cookies and (_changes_nothing(request) or came_from_here(request)):
+        changes_nothing = request.method in ("GET", "HEAD")
+        if COOKIE in request.cookies and (changes_nothing or came_from_here(request)):
             return await self._by_session(request, patience)
         if await self.has_keys(patience):
             raise _unauthorized("give an API key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'")
@@ -215,7 +216,7 @@ class Access:
         if known is not None and now <= known[1]:
             return known[0]
         try:
-            found = await self._read(_key_of(id), patience)
+            found = await self._read(lambda tx: tx.get(ApiKey, id), patience)
         except Unavailable:
             if known is None or patience is None:
                 raise
@@ -240,13 +241,6 @@ async def _any_key(tx: Tx) -> bool:
     return await tx.count(ApiKeyList(tenant=None), at_most=1) > 0
 
 
-def _key_of(id: str) -> Callable[[Tx], Awaitable[ApiKey | None]]:
-    async def work(tx: Tx) -> ApiKey | None:
-        return await tx.get(ApiKey, id)
-
-    return work
-
-
 def _token(request: Request) -> str | None:
     given = request.headers.get("x-api-key")
     if given is not None:
@@ -255,10 +249,6 @@ def _token(request: Request) -> str | None:
     if scheme.lower() == "bearer":
         return rest.strip()
     return None
-
-
-def _changes_nothing(request: Request) -> bool:
-    return request.method in ("GET", "HEAD")
 
 
 def came_from_here(request: Request) -> bool:

@@ -169,16 +169,14 @@ def from_error(error: RotaError, request: Request) -> Problem:
         sentence = f"name: {taken}; choose another, or delete the schedule that has it"
     if error.code == "stale_version":
         members["current_version"] = error.details["found"]
-    return Problem(status_of(error), error.code, _PYTHON.sub(_of_json, sentence), **members)
+    return Problem(
+        status_of(error), error.code, _PYTHON.sub(lambda word: _JSON[word[0]], sentence), **members
+    )
 
 
 _PYTHON = re.compile(r"(?<!['\"\w])(None|True|False|a dict)(?!['\"\w])")
 _JSON = {"None": "null", "True": "true", "False": "false", "a dict": "an object"}
 """Words of the domain's sentences for which JSON has its own."""
-
-
-def _of_json(word: re.Match[str]) -> str:
-    return _JSON[word[0]]
 
 
 def _from_store(error: RotaError, request: Request) -> Problem:

@@ -22,6 +22,7 @@ from .steps import WIDTH, Axis, axis_of, rows_of, signals_waited_for, waits_for
 
 ROWS = 150
 ACTIONS = ("cancel", "replay")
+_SAID = {"signal": "The signal was sent.", "replay": "It runs again."}
 
 
 class AttemptBar(NamedTuple):
@@ -65,7 +66,7 @@ async def show(visit: Visit) -> Response:
         may_cancel=may and task.is_live and not task.cancel_requested,
         may_replay=may and task.status in REPLAYABLE,
         may_signal=may and task.is_live and task.is_workflow,
-        said=_said(visit),
+        said=_SAID.get(visit.asked("said") or ""),
         **(await _steps(visit, task, now) if task.is_workflow else {}),
     )
 
@@ -188,8 +189,3 @@ async def act(visit: Visit) -> Response:
             raise
         return await _question(visit, action, await visit.queue.get(id), str(refused))
     return visit.go(visit.url("tasks", id, said=action))
-
-
-def _said(visit: Visit) -> str | None:
-    words = {"signal": "The signal was sent.", "replay": "It runs again."}
-    return words.get(visit.asked("said") or "")

@@ -97,7 +97,8 @@ async def list_all(
 @router.post("/schedules/preview", include_in_schema=False)
 async def preview_unsaved(queue: Viewer, body: schemas.PreviewBody) -> Response:
     """The next times of a timing that is not saved."""
-    given = _timing(body.schedule_type) | _bounds(body)
+    bounds = {"start_at": body.start_at, "end_at": body.end_at}
+    given = _timing(body.schedule_type) | {name: at for name, at in bounds.items() if at is not None}
     timing, found, warnings = await queue.preview_timing(n=body.n, **given)
     changes = recurrence.clock_changes(timing, await queue.now())
     return answer(timing_answers.occurrences(timing, found, warnings, changes))
@@ -360,11 +361,6 @@ def _part(given: Body) -> dict[str, Any]:
     if getattr(given, "end_at", None) is not None:
         raise Invalid("end_at", "it is for the schedule, not for one of its timings", "give it beside them")
     return {name: value for name, value in _timing(given).items() if value is not None}
-
-
-def _bounds(body: schemas.PreviewBody) -> dict[str, Any]:
-    bounds = {"start_at": body.start_at, "end_at": body.end_at}
-    return {name: value for name, value in bounds.items() if value is not None}
 
 
 def _target(given: Body) -> Target:
