@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import subprocess
 import sys
@@ -97,3 +98,10 @@ def test_the_context_has_the_promised_names() -> None:
         "check",
     ):
         assert hasattr(rota.Context, name)
+
+
+def test_modules_that_announce_names_have_them() -> None:
+    for name in ("domain.model", "domain.task", "domain.schedule", "engine.commands"):
+        module = importlib.import_module(f"rota.{name}")
+        missing = [public for public in module.__all__ if not hasattr(module, public)]
+        assert not missing, f"{name} announces {missing}"

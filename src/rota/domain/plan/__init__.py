@@ -16,3 +16,22 @@ from .making import (
     make_edits,
     naming,
 )
+
+__all__ = [
+    "Action",
+    "Declaration",
+    "Difference",
+    "Item",
+    "Plan",
+    "Stored",
+    "as_applied",
+    "basis_of",
+    "make",
+    "make_edits",
+    "naming",
+    "of_calendar",
+    "of_command",
+    "of_schedule",
+    "of_template",
+    "schedule_options",
+]

@@ -17,3 +17,23 @@ from .command import (
 )
 from .json_schema import check_against, check_schema
 from .signing import TOLERANCE, is_signed, signature_headers
+
+__all__ = [
+    "COMMAND_KINDS",
+    "SHELL_KIND",
+    "TOLERANCE",
+    "Command",
+    "FilledRequest",
+    "HttpRequest",
+    "ShellCommand",
+    "check_against",
+    "check_command",
+    "check_schema",
+    "check_url",
+    "command_text",
+    "fill",
+    "is_signed",
+    "kind_of",
+    "secrets_of",
+    "signature_headers",
+]

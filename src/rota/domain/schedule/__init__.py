@@ -22,3 +22,21 @@ from .decision import (
     with_fewer_runs,
     without,
 )
+
+__all__ = [
+    "MOST_BUFFERED",
+    "Decision",
+    "Fire",
+    "Skip",
+    "decide",
+    "due_time",
+    "given_up",
+    "grace_at",
+    "minds_overlap",
+    "planned",
+    "put_off_anew",
+    "replanned",
+    "turned_away",
+    "with_fewer_runs",
+    "without",
+]
