@@ -377,7 +377,7 @@ async def _described(tx: Tx, notices: list[Notice]) -> list[Notice]:
     records: dict[tuple[str, str], Record] = {}
     for name, type in _SUBJECTS.items():
         ids = {each.id for each in notices if each.type == name and each.record is None}
-        found = await tx.get_many(type, ids) if ids else {}
+        found = await tx.get_many(type, ids)
         records |= {(name, id): record for id, record in found.items()}
     full = [_with_record(each, records, tx.now) for each in sorted(notices, key=lambda each: each.order)]
     full = [each for each in full if each.type != "run" or each.record is not None]
@@ -392,7 +392,7 @@ def _with_record(notice: Notice, records: Mapping[tuple[str, str], Record], now:
 
 async def _schedules(tx: Tx, notices: Iterable[Notice]) -> dict[str, Schedule]:
     ids = {id for each in notices if (id := each.schedule_id) is not None}
-    return await tx.get_many(Schedule, ids) if ids else {}
+    return await tx.get_many(Schedule, ids)
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):

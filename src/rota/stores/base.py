@@ -129,9 +129,9 @@ class Tx(Protocol):
     async def get(self, type: type[R], id: str, /) -> R | None: ...
 
     async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
-        """The records that are there, by id. With `lock`, other works that get one of them with `lock` wait until this
-        one is committed (on stores where transactions overlap). That is for records that many works change: without
-        it, they would meet in conflicts."""
+        """The records that are there, by id. No ids are no question: nothing is sent. With `lock`, other works that get
+        one of them with `lock` wait until this one is committed (on stores where transactions overlap). That is for
+        records that many works change: without it, they would meet in conflicts."""
         ...
 
     async def find(self, query: Query[R], /, limit: int, *, lock: bool = False) -> list[R]: ...

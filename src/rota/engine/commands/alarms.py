@@ -282,7 +282,7 @@ async def _latest_rows(
 
 async def _running_tasks(tx: Tx, rows: Iterable[Sequence[Run]]) -> dict[str, Task]:
     running = {run.target_id for each in rows for run in each if run.status is RunStatus.RUNNING}
-    return await tx.get_many(Task, [id for id in running if id is not None]) if running else {}
+    return await tx.get_many(Task, [id for id in running if id is not None])
 
 
 async def _last_success(
@@ -316,7 +316,7 @@ async def _of_gone(tx: Tx) -> list[Alarm]:
     """The open alarms of schedules that are not there any more, as they are then: over."""
     known = await tx.find(AlarmList(tenant=None, is_open=True), OPEN_AT_MOST)
     ids = {each.subject_id for each in known if each.subject_type == "schedule"}
-    there = await tx.get_many(Schedule, ids) if ids else {}
+    there = await tx.get_many(Schedule, ids)
     return alarm.ended((each for each in known if each.subject_id in ids - there.keys()), tx.now)
 
 

@@ -145,7 +145,7 @@ class Told(msgspec.Struct, frozen=True):
             for follower in upstream.followers:
                 ends[follower].append((upstream.key, row))
         unread = ends.keys() - known.keys() - set(written)
-        return cls(ends, await tx.get_many(Schedule, unread) if unread else {})
+        return cls(ends, await tx.get_many(Schedule, unread))
 
     def tell(self, schedule: Schedule, now: datetime) -> Schedule:
         for key, row in self._ends.get(schedule.id, ()):
@@ -156,7 +156,7 @@ class Told(msgspec.Struct, frozen=True):
 async def linked_causes(tx: Tx, schedules: Sequence[Schedule]) -> dict[str, Run]:
     """The rows whose ends these schedules have heard of, by id. Rows that were too old to be kept are left out."""
     ids = {cause.run_id for schedule in schedules for cause in schedule.causes}
-    return await tx.get_many(Run, ids) if ids else {}
+    return await tx.get_many(Run, ids)
 
 
 async def links_of(tx: Tx, schedule: Schedule, row: Run) -> list[Linked]:

@@ -58,7 +58,7 @@ class Ending(msgspec.Struct, frozen=True):
         stays as it is, and they are told by `tell`. `ended` are new rows that have ended without a task."""
         family = await _Family.of(tx, tasks, left)
         of_runs = [task for task in tasks if task.run_id is not None]
-        runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id]) if of_runs else {}
+        runs = await tx.get_many(Run, [task.run_id for task in of_runs if task.run_id])
         following, told = await _following(tx, of_runs, runs, actor, written, ended)
         starts = [task for each in following for task in each.move.starts]
         marks = [*marked, *(task for each in following for task in each.move.marked)]
@@ -131,7 +131,7 @@ async def _following(
     that have ended without a task."""
     concerned = {task.schedule_id for task in tasks if task.schedule_id and _concerns_schedule(task)}
     concerned |= {row.schedule_id for row in failed}
-    found = await tx.get_many(Schedule, concerned) if concerned else {}
+    found = await tx.get_many(Schedule, concerned)
     if not found:
         return [], Told({}, {})
     followed = [run.follow(runs[task.run_id or ""], task) for task in tasks if task.run_id in runs]
@@ -203,7 +203,7 @@ class _Family(msgspec.Struct, frozen=True):
         if leaving:
             steps = await tx.find(StepList(task_ids=leaving), LIVE_AT_MOST)
             ids = [step.child_id for step in steps if step.child_id is not None and not step.is_over]
-            found = await tx.get_many(Task, ids) if ids else {}
+            found = await tx.get_many(Task, ids)
             written = {task.id for task in tasks}
             live = (child for child in found.values() if child.as_of(tx.now).is_live)
             children = [

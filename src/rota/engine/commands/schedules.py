@@ -400,7 +400,7 @@ async def given_up(tx: Tx, changes: Sequence[tuple[Schedule, Schedule]]) -> list
         if (new.next_run_at, new.excluded_from) != (old.next_run_at, old.excluded_from)
         for skip in schedule.given_up(old, tx.now)
     ]
-    known = await tx.get_many(Run, [row.id for row in rows]) if rows else {}
+    known = await tx.get_many(Run, [row.id for row in rows])
     return [row for row in rows if row.id not in known]
 
 

@@ -197,7 +197,7 @@ async def find_calendar(tx: Tx, tenant: str, name: str, *, lock: bool = True) ->
 
 async def templates_of(tx: Tx, due: Sequence[Schedule]) -> dict[str, Template]:
     ids = {found.target.template_id for found in due if isinstance(found.target, TemplateTarget)}
-    return await tx.get_many(Template, ids) if ids else {}
+    return await tx.get_many(Template, ids)
 
 
 def template_of(found: Schedule, templates: Mapping[str, Template]) -> Template | None:

@@ -227,7 +227,7 @@ def _has_to_ask(task: Task, ask: Claim, now: datetime) -> bool:
 async def _with_late_gates(tx: Tx, ask: Claim, tasks: Sequence[Task]) -> dict[str, Task]:
     """The tasks; those that were submitted before the limit of their kind was known get their gates now."""
     late = {task.tenant for task in tasks if not task.gates}
-    tenants = await tx.get_many(Tenant, late) if late else {}
+    tenants = await tx.get_many(Tenant, late)
     found = {}
     for task in tasks:
         limits = tenants[task.tenant].limits if task.tenant in tenants else DEFAULT_LIMITS
@@ -290,7 +290,7 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
         are_alone = [_completes_alone(result, stored.get(result.task.id), worker_id) for result in results]
         alone = [result for result, is_alone in zip(results, are_alone, strict=True) if is_alone]
         run_ids = [result.task.run_id for result in alone if result.task.run_id is not None]
-        runs = await tx.get_many(Run, run_ids) if run_ids else {}
+        runs = await tx.get_many(Run, run_ids)
         related = [result for result, is_alone in zip(results, are_alone, strict=True) if not is_alone]
         limited = [task for result in alone if (task := stored[result.task.id]).gates]
         concerned = related or limited

@@ -124,7 +124,7 @@ class _Firing(msgspec.Struct, frozen=True):
         if trusts:
             waited = [found.buffered for found in self.due]
             asked = [each[at] for each, times in zip(ids, waited, strict=False) for at in times if at in each]
-        known = await tx.get_many(Run, asked) if asked else {}
+        known = await tx.get_many(Run, asked)
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
             had[row.schedule_id].add(row.scheduled_at)

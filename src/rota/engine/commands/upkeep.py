@@ -153,7 +153,7 @@ async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[li
     live = await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST) if found else []
     busy = {task.schedule_id for task in live}
     ids = tuple(id for schedule in found for id in schedule.followers)
-    followers = await tx.get_many(Schedule, ids) if ids else {}
+    followers = await tx.get_many(Schedule, ids)
     rows: list[Run] = []
     gone: list[Schedule] = []
     for schedule in found:

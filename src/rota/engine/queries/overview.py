@@ -63,7 +63,7 @@ async def overview(tx: Tx, tenant: str) -> Overview:
         failed=[each for each in failed if each.updated_at > now - RECENT],
         running=running,
         coming=[each for each in due if each.due_at and each.due_at > now - LATE][:AT_MOST],
-        schedules=await tx.get_many(Schedule, ids) if ids else {},
+        schedules=await tx.get_many(Schedule, ids),
     )
 
 

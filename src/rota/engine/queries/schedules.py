@@ -140,7 +140,7 @@ async def _unswept(tx: Tx, schedule_id: str) -> list[Run]:
     """The rows that read as ended because their tasks have expired, though nobody has marked them."""
     live = await tx.find(LiveTasks(schedule_ids=(schedule_id,)), LIVE_AT_MOST)
     expired = {task.run_id: task for task in live if task.run_id and task.is_expired_at(tx.now)}
-    rows = await tx.get_many(Run, expired) if expired else {}
+    rows = await tx.get_many(Run, expired)
     return [run.as_of(row, expired[row.id], tx.now) for row in rows.values()]
 
 

@@ -133,7 +133,7 @@ async def wait_of(tx: Tx, task: Task) -> Waiting | None:
 
 async def _limit_of(tx: Tx, task: Task) -> str | None:
     """The limit that keeps it waiting, in words; None: it is in no line, and waits for no moment of a rate."""
-    gates = await tx.get_many(Gate, task.gates) if task.gates else {}
+    gates = await tx.get_many(Gate, task.gates)
     if not gates:
         return None
     if task.line is None or task.line not in gates:

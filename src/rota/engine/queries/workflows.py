@@ -45,7 +45,7 @@ async def _tree(tx: Tx, task: Task, depth: int, left: list[int]) -> RunTree:
     started = {step.child_id: step.id for step in steps if step.child_id is not None}
     wanted = list(started)[: left[0]] if depth else []
     left[0] -= len(wanted)
-    found = await tx.get_many(Task, wanted) if wanted else {}
+    found = await tx.get_many(Task, wanted)
     children = {
         started[id]: await _tree(tx, child.as_of(tx.now), depth - 1, left) for id, child in found.items()
     }

@@ -209,10 +209,10 @@ class PostgresTx(BufferedTx):
         if lock and self._writable:
             found = await self._pending_writes.get_locked(type, ids)
             return {record.id: cast("R", record) for record in found}
-        await self._pending_writes.flush_before_query(type)
         wanted = [text_of(id) for id in set(ids)]
         if not wanted:
             return {}
+        await self._pending_writes.flush_before_query(type)
         rows = await self._transaction.fetch_rows(self._statements.of[type].get_many, wanted)
         return {record.id: cast("R", record) for record in WRITERS[type].read(rows)}
 

@@ -127,11 +127,11 @@ class SqliteTx(BufferedTx):
 
     async def get_many(self, type: type[R], ids: Iterable[str], /, *, lock: bool = False) -> dict[str, R]:
         self.reading()
-        wanted = msgspec.json.encode(list(ids)).decode()
-        decode = TABLES[type].decode
-        records = [
-            cast("R", decode(body)) for (body,) in self._db.execute(STATEMENTS[type].get_many, (wanted,))
-        ]
+        wanted = list(ids)
+        if not wanted:
+            return {}
+        bodies = self._db.execute(STATEMENTS[type].get_many, (msgspec.json.encode(wanted).decode(),))
+        records = [cast("R", TABLES[type].decode(body)) for (body,) in bodies]
         return {record.id: record for record in records}
 
     async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
