@@ -7,18 +7,16 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager as AsyncEntered
 from contextlib import AbstractContextManager as Entered
-from datetime import timedelta
 from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
-from ..domain.checks import check_duration, check_key, check_kind, check_number, check_retry_policy
+from ..domain.checks import check_key, check_kind, check_number
 from ..domain.errors import Invalid
 from ..domain.gate import check_limit, of_kind
-from ..domain.model import Limit, RetryPolicy, Task, WorkflowTarget
+from ..domain.model import Limit, Task, WorkflowTarget
 from ..domain.options import (
-    Duration,
     HandlerOptions,
     ScheduleOptions,
     SubmitManyOptions,
@@ -29,7 +27,7 @@ from ..domain.options import (
     names_of,
     options_of,
 )
-from ..domain.task import DEFAULT_MAX_RETRIES, Defaults
+from ..domain.task import Defaults
 from .executor import Context, context_outside
 from .handlers.functions import (
     AsyncTaskFunction,
@@ -111,7 +109,7 @@ class App:
         if kind is not None:
             self._check_new(kind)
         given = _checked(options, HandlerOptions)
-        defaults = _defaults(**{name: given.pop(name) for name in _OF_HANDLER if name in given})
+        defaults = _defaults_in(given)
         place = _checked_place(given.pop("run_in", None), given.pop("memory_limit", None))
         return lambda function: self._task(function, kind, given, defaults, place, _names_around())
 
@@ -134,8 +132,7 @@ class App:
         given = _checked(options, WorkflowOptions)
         newest = given.pop("version", 1)
         oldest = check_number("accepts", given.pop("accepts", 1), 1, newest)
-        defaults = _defaults(**{name: given.pop(name) for name in _OF_HANDLER if name in given})
-        defaults = replace(defaults, workflow_version=newest)
+        defaults = replace(_defaults_in(given), workflow_version=newest)
         return lambda function: self._workflow(function, kind, given, defaults, oldest, _names_around())
 
     def handler_of(self, kind: object) -> Handler | None:
@@ -301,21 +298,12 @@ class App:
             raise Invalid("kind", f"{kind!r} already has a handler", "register each kind once")
 
 
-def _defaults(
-    *,
-    max_retries: int = DEFAULT_MAX_RETRIES,
-    retry_policy: RetryPolicy | None = None,
-    timeout: Duration | None = None,
-    limit: Limit | None = None,
-) -> Defaults:
-    return Defaults(
-        max_retries=check_number("max_retries", max_retries, 0, 1_000_000),
-        retry_policy=RetryPolicy() if retry_policy is None else check_retry_policy(retry_policy),
-        timeout=None
-        if timeout is None
-        else check_duration("timeout", timeout, least=timedelta(milliseconds=1)),
-        limit=None if limit is None else check_limit("limit", limit),
-    )
+def _defaults_in(given: dict[str, Any]) -> Defaults:
+    """The options of the handler itself, taken out of those that are given and checked."""
+    own = {name: given.pop(name) for name in _OF_HANDLER if name in given}
+    if "limit" in own:
+        own["limit"] = check_limit("limit", own["limit"])
+    return Defaults(**own)
 
 
 def _checked(options: Mapping[str, Any], shape: type) -> dict[str, Any]:
