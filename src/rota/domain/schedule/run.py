@@ -67,9 +67,9 @@ def start(
     waited: Run | None = None,
 ) -> tuple[Run, Task | None]:
     """A run and the task that it starts; or a failed run and no task, if the target cannot work, or a skipped one, if
-    its template is disabled. It is available now, whenever it was scheduled: it does not overtake what has waited.
-    `before` is how many of the same schedule start with it and are to run after it. `waited` is the row that it has had
-    since it was buffered."""
+    its template is disabled. It is available now,
+    whenever it was scheduled: it does not overtake what has waited. `before` is how many of the same schedule start
+    with it and are to run after it. `waited` is the row that it has had since it was buffered."""
     known: dict[str, Any] = {
         "created_at": now,
         "causes": () if trigger is RunTrigger.MANUAL else _causes(schedule),
@@ -89,20 +89,32 @@ def start(
             task = replace(task, available_at=now - before * MICROSECOND, awaited=awaited)
     except Invalid as refused:
         problem = str(refused)
-    known |= {"trigger": trigger, "started_at": now, "actor": actor}
-    row = _row(id, schedule, scheduled_at, target_id=None if task is None else task.id, **known)
-    return (_failed(row, problem, now) if task is None else row), task
+    run = Run(
+        id=id,
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=scheduled_at,
+        trigger=trigger,
+        target_type=target_type(schedule.target),
+        target_id=None if task is None else task.id,
+        started_at=now,
+        actor=actor,
+        **known,
+    )
+    return (_failed(run, problem, now) if task is None else run), task
 
 
 def buffered(schedule: Schedule, fire: Fire, now: datetime) -> Run:
     """A row for a due time that waits for the end of what runs."""
-    return _row(
-        run_id(schedule, fire.scheduled_at),
-        schedule,
-        fire.scheduled_at,
+    return Run(
+        id=run_id(schedule, fire.scheduled_at),
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=fire.scheduled_at,
         trigger=fire.trigger,
         status=RunStatus.BUFFERED,
         reason=RunReason.OVERLAP,
+        target_type=target_type(schedule.target),
         causes=_causes(schedule),
         created_at=now,
     )
@@ -115,15 +127,17 @@ def dropped(row: Run, reason: RunReason, now: datetime) -> Run:
 
 def skipped(schedule: Schedule, skip: Skip, now: datetime) -> Run:
     """A row for a due time (or a stretch of them) that started nothing."""
-    return _row(
-        run_id(schedule, skip.scheduled_at),
-        schedule,
-        skip.scheduled_at,
+    return Run(
+        id=run_id(schedule, skip.scheduled_at),
+        tenant=schedule.tenant,
+        schedule_id=schedule.id,
+        scheduled_at=skip.scheduled_at,
         until=skip.until,
         count=skip.count,
         status=RunStatus.SKIPPED,
         reason=skip.reason,
         calendar=skip.calendar,
+        target_type=target_type(schedule.target),
         causes=_causes(schedule),
         completed_at=now,
         created_at=now,
@@ -177,17 +191,6 @@ def target_type(target: Target) -> str:
             return "workflow"
         case TemplateTarget():
             return "template"
-
-
-def _row(id: str, schedule: Schedule, at: datetime, **fields: Any) -> Run:
-    return Run(
-        id=id,
-        tenant=schedule.tenant,
-        schedule_id=schedule.id,
-        scheduled_at=at,
-        target_type=target_type(schedule.target),
-        **fields,
-    )
 
 
 def _causes(schedule: Schedule) -> tuple[str, ...]:
