@@ -164,7 +164,6 @@ def _schedule(record: Schedule) -> dict[str, Any]:
 
 
 def node(record: NodeState, now: datetime) -> dict[str, Any]:
-    """A node, and whether it is alive."""
     shape = fields_of(record, leave_out=("version",))
     return {"id": shape.pop("id"), "alive": is_alive(record, now), **shape}
 

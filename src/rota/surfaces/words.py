@@ -32,7 +32,6 @@ def sentence(schedule: Schedule) -> str:
 
 
 def timing_words(timing: recurrence.Timing) -> str:
-    """The meaning of a timing, and its zone."""
     if isinstance(timing, recurrence.Several):
         timing = recurrence.Several(tuple(_unanchored(part) for part in timing.timings))
         zones = {part.timezone for part in timing.timings if isinstance(part, Cron | RRule)}

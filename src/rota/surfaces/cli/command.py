@@ -277,12 +277,10 @@ def _as_exit_code() -> Iterator[None]:
 
 
 def command(*, examples: Sequence[str], **options: Any) -> Callable[[Callable[..., Any]], Command]:
-    """As `click.command`, with examples."""
     return click.command(cls=Command, examples=examples, **options)
 
 
 def help_if_alone() -> None:
-    """Print the help of a group if no command of it was named."""
     ctx = click.get_current_context()
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), color=ctx.color)
@@ -325,7 +323,6 @@ _GLOBAL = frozenset({"version", *(option.name for option in global_options())})
 
 
 def is_global(param: click.Parameter) -> bool:
-    """One of those that every command has."""
     return param.name in _GLOBAL or "--help" in param.opts
 
 

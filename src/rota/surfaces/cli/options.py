@@ -54,7 +54,6 @@ class Named(click.ParamType[str]):
         self.name = name
 
     def may_begin(self, value: object) -> TypeGuard[str]:
-        """An id may begin so."""
         return isinstance(value, str) and _BEGINNING.fullmatch(value) is not None
 
     async def whole(self, queue: Queue, value: str) -> str:
@@ -104,7 +103,6 @@ def _json_text(text: str) -> str:
 
 
 def _json(text: str) -> Any:
-    """One JSON value."""
     content = _json_text(text)
     try:
         return one_value(content)
@@ -252,7 +250,6 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def page_options(limit: int) -> Decorator:
-    """Which part of a listing is shown."""
     return together(
         click.option("-n", "--limit", default=limit, show_default=True, help="How many."),
         click.option("--cursor", help="Go on where an earlier page ended."),

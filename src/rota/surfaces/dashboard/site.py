@@ -98,7 +98,6 @@ PAGES: list[tuple[str, str, Page, Role]] = [
 
 
 def install(api: FastAPI) -> None:
-    """Add the pages to an application."""
     for method, place, page, role in PAGES:
         _add(api, f"/ui/{{tenant}}{place}", page, role, method)
     _add(api, "/", _home, Role.VIEWER)

@@ -169,7 +169,6 @@ class Access:
         self._any_keys = None
 
     async def by_key(self, token: str, request: Request, patience: timedelta | None = None) -> Caller:
-        """The caller who has this key."""
         now = self._clock.monotonic()
         address = request.client.host if request.client else "unknown"
         parsed = keys.parse(token)

@@ -96,7 +96,6 @@ class Problem(Exception):
 
 
 def wrong(field: str, sentence: str) -> Problem:
-    """The problem with one value of a request."""
     return Problem(422, "invalid", sentence, field=field)
 
 
@@ -121,8 +120,6 @@ def respond(problem: Problem, path: str) -> Response:
 
 
 def install(api: FastAPI) -> None:
-    """Answer every error with a problem document."""
-
     @api.exception_handler(Problem)
     async def problem(request: Request, error: Problem) -> Response:
         return respond(error, request.url.path)
@@ -146,7 +143,6 @@ def install(api: FastAPI) -> None:
 
 
 def status_of(error: RotaError) -> int:
-    """The status of an answer that reports this error."""
     return _STATUS.get(error.code, 409 if isinstance(error, Refused) else 500)
 
 

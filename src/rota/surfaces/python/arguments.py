@@ -95,7 +95,6 @@ def _word(target: Target) -> str:
 
 
 def _fitted(target: object, chosen: Mapping[str, Any]) -> Target:
-    """The target with the options that were given beside it."""
     if not isinstance(target, (TaskTarget, WorkflowTarget, TemplateTarget)):
         accepted = "give a rota.TaskTarget, WorkflowTarget or TemplateTarget"
         raise Invalid("target", f"{shown(target)} is not a target", accepted)
@@ -181,7 +180,6 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
 
 
 def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
-    """As `new_schedule`, from the options of a file."""
     return new_schedule(schedule_options(options), now)
 
 

@@ -109,7 +109,6 @@ class RemoteQueue(Queue):
         raise Unavailable(f"{self._server} has ended the stream of events", server=self._server)
 
     async def _call(self, name: str, given: Mapping[str, Any]) -> Any:
-        """The answer of one call, which is one request."""
         body = msgspec.json.encode(wire.written_arguments(_prepared(name, given)))
         report = given.get("report")
         headers = {} if report is None else {wire.PROGRESS_HEADER: "lines"}

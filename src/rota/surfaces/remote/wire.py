@@ -84,7 +84,6 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 
 def named_arguments(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call of `Queue`, by name."""
     called = signature(getattr(Queue, name))
     given = dict(called.bind(None, *args, **kwargs).arguments)
     given.pop("self")
@@ -95,7 +94,6 @@ def named_arguments(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 
 def reports(name: str) -> bool:
-    """Whether the call says how far it is."""
     return "report" in signature(getattr(Queue, name)).parameters
 
 
@@ -121,7 +119,6 @@ def written_arguments(value: Any) -> Any:
 
 
 def read_arguments(name: str, body: object) -> dict[str, Any]:
-    """The arguments of the call that a body has."""
     if not isinstance(body, dict):
         raise Invalid("body", f"{shown(body)} is not an object", "give the arguments of the call by name")
     given = {each: _read(value) for each, value in body.items()}
@@ -160,7 +157,6 @@ def _read_special(name: str, value: Any) -> Any:
 
 
 def written_answer(value: Any) -> Any:
-    """The answer of a call, ready to be encoded."""
     match value:
         case Page():
             return {

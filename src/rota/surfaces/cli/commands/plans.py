@@ -181,7 +181,6 @@ def check_can_ask(yes: bool) -> None:
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """Whether the user agrees."""
     return yes or click.confirm(question, err=True)
 
 

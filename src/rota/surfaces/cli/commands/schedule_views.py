@@ -371,7 +371,6 @@ def _event_row(session: Session, event: Event, now: datetime) -> list[Cell | str
 
 
 def _difference(screen: Screen, event: Event) -> str:
-    """The fields that differ before and after."""
     parts = [
         f"{name}: {_brief(screen, old)} → {_brief(screen, new)}"
         for name, old, new in differences(event)

@@ -332,7 +332,6 @@ def _left_out(problems: Sequence[str]) -> Finding:
 
 
 def _none_of(check: str, records: Sequence[object], well: str, trouble: str, advice: str) -> Finding:
-    """Well, if there are no such records."""
     if not records:
         return Finding(check, True, well)
     return Finding(check, False, f"{_count(records)} {trouble}", advice)

@@ -53,7 +53,6 @@ _options = together(_what, shape_options(TemplateOptions))
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a template that were given."""
     fields = given(options)
     headers, body = fields.pop("headers", ()), fields.pop("body", None)
     ways = [name for name in ("kind", "shell", "http", "command") if name in fields]

@@ -80,8 +80,6 @@ async def _open(session: Session, options: HttpOptions, queue: Queue) -> ApiServ
 
 
 class ApiServer:
-    """The API on a listening socket."""
-
     def __init__(self, options: HttpOptions, listening: socket.socket) -> None:
         self.url = url_of(listening)
         self.is_all = options.is_all

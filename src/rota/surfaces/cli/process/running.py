@@ -94,7 +94,6 @@ def run(session: Session, options: ProcessOptions) -> None:
 
 
 def run_once(session: Session, options: ProcessOptions) -> None:
-    """One pass of every role."""
     with _logs(options.monitoring.log_level):
         _run_to_the_end(_pass(session, options), asyncio.new_event_loop())
 

@@ -112,7 +112,6 @@ async def delete(visit: Visit) -> Response:
 
 
 def _given(values: Mapping[str, str]) -> dict[str, Any]:
-    """The options of the queue that the form gives."""
     return {
         "days": values.get("days", "").replace(",", " ").split(),
         "rules": [line.strip() for line in values.get("rules", "").splitlines() if line.strip()],

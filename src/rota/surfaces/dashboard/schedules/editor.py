@@ -138,7 +138,6 @@ class Meaning(NamedTuple):
         )
 
     def local(self, at: datetime) -> datetime:
-        """The time on the clock of the schedule."""
         return recurrence.local(self.schedule.timing, at)
 
 
@@ -227,7 +226,6 @@ def _changes(schedule: Schedule, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _options(values: Mapping[str, str]) -> dict[str, Any]:
-    """The options of the schedule that the form creates."""
     calendars = {name: _names(values[name]) for name in ("exclude", "only") if values.get(name)}
     offset = {"offset": parsed("offset", values["offset"])} if values.get("offset") else {}
     target = {"task_type": values.get("task_type", ""), "input": json_of(values.get("input"))}
@@ -281,7 +279,6 @@ def _moment(text: str) -> datetime:
 
 
 def _stored(schedule: Schedule) -> dict[str, str]:
-    """A schedule as the form shows it."""
     type, when = _written(schedule.timing)
     target, timing = schedule.target, schedule.timing
     return {

@@ -70,7 +70,6 @@ async def show(visit: Visit) -> Response:
 
 
 async def hour(visit: Visit) -> Response:
-    """The schedules that fire in an hour."""
     zone, at = _zone(visit), _asked_moment(visit)
     begin = max(at, (await visit.queue.now()).replace(second=0, microsecond=0))
     if begin >= at + HOUR:
@@ -246,7 +245,6 @@ def _asked_zone(visit: Visit) -> str | None:
 
 
 def _zone(visit: Visit) -> ZoneInfo:
-    """The zone whose hours are shown."""
     return ZoneInfo(_asked_zone(visit) or "UTC")
 
 

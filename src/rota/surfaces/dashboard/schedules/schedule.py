@@ -207,7 +207,6 @@ async def versions(visit: Visit) -> Response:
 
 
 def _version(events: Sequence[Event], number: str) -> dict[str, Any]:
-    """The schedule as it was at this version."""
     for event in events:
         if event.after and str(event.after.get("version")) == number:
             return event.after

@@ -112,7 +112,6 @@ def _name(run: Run) -> str:
 
 
 def usual_interval(runs: Sequence[Run]) -> timedelta:
-    """The usual distance between two times."""
     times = sorted(run.scheduled_at for run in runs)
     gaps = sorted(later - earlier for earlier, later in pairwise(times))
     return max(gaps[len(gaps) // 2], _LEAST_INTERVAL) if gaps else timedelta(days=1)

@@ -128,7 +128,6 @@ class Listener:
             self._rings.set()
 
     async def next(self, at_most: int) -> list[Frame]:
-        """The next that are to be sent."""
         await self._rings.wait()
         taken = [self._queue.popleft() for _ in range(min(at_most, len(self._queue)))]
         if not self._queue:

@@ -132,7 +132,6 @@ def _position(at: datetime) -> bytes:
 
 
 def broadcasts_of(api: FastAPI) -> Broadcasts:
-    """The broadcasts of this application."""
     if not hasattr(api.state, "broadcasts"):
         api.state.broadcasts = Broadcasts(api.state.rota.clock)
     broadcasts: Broadcasts = api.state.broadcasts

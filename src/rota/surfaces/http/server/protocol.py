@@ -40,8 +40,6 @@ FRAMING = 8
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """The bounds of one server."""
-
     connections: int = 1_000
     pipelined: int = 100
     head_bytes: int = 64 * 1024

@@ -15,8 +15,6 @@ class _Refusing(Exception):
 
 
 class BoundedHttptools(BoundedProtocol, HttpToolsProtocol):
-    """One connection."""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._in_head = False

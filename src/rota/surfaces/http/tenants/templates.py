@@ -116,7 +116,6 @@ def check_shell_allowed(request: Request, runtime: str | None, field: str) -> No
 
 
 def _fields(body: schemas.StoredTemplateBody | schemas.StoredTemplatePatch) -> dict[str, Any]:
-    """The fields of a template that the body gives."""
     given = given_options(body, TemplateOptions)
     return given | {name: getattr(body, name) for name in _OWN_FORM if name in body.model_fields_set}
 
