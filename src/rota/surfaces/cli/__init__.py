@@ -1,9 +1,9 @@
 """The command line. `main` is the entry point; imports that cost time are made where they are used.
 
-Begin with `root`, the tree of commands, and `command`, which all of them share. Commands that answer and end are in
-`commands`, those that keep running in `process`. `session` is one call: its settings, its store, its output. `options`
-reads what is typed; `apps` finds the app that is named, `completing` the names that a shell completes. `render` draws
-answers, and `columns` fits them into a line."""
+Begin with `root`, the tree of commands, and `session`, one call of them: its settings, its store, its output. `command`
+has what all of them share: their help, their errors. Commands that answer and end are in `commands`, those that keep
+running in `process`. `options` reads what is typed; `apps` finds the app that is named, `completing` the names that a
+shell completes. `render` draws answers, and `columns` fits them into a line."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -274,10 +274,6 @@ def _as_exit_code() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise click.exceptions.Exit(BROKEN_PIPE) from None
-
-
-def command(*, examples: Sequence[str], **options: Any) -> Callable[[Callable[..., Any]], Command]:
-    return click.command(cls=Command, examples=examples, **options)
 
 
 def help_if_alone() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ... import __version__
-from .command import Entry, Group, Root, command, help_if_alone
+from .command import Command, Entry, Group, Root, help_if_alone
 
 _RUN = {
     "up": Entry(
@@ -112,7 +112,7 @@ _INSTALL = {
 }
 
 
-@command(examples=list(_INSTALL.values()))
+@click.command(cls=Command, examples=list(_INSTALL.values()))
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 def completion(shell: str) -> None:
     """Print the completion script of a shell: commands, options, names of schedules and templates, ids of tasks,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial, update_wrapper
@@ -13,6 +13,7 @@ import click
 
 from ...domain.errors import NotFound, Refused
 from ..settings import Settings, load
+from .command import Command
 from .options import Named
 from .render import Screen
 
@@ -136,15 +137,19 @@ def _queue(settings: Settings) -> Queue:
     return Queue(make_store(in_role(settings["store"], "cli"), clock), tenant=settings["tenant"], clock=clock)
 
 
-def with_session(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command its `Session` as first argument, and whole ids."""
+def command(*, examples: Sequence[str], **options: Any) -> Callable[[Callable[..., Any]], Command]:
+    """A command of this function, with examples. It gets its `Session` as first argument, and whole ids."""
 
-    @click.pass_context
-    def called(ctx: click.Context, /, *args: Any, **kwargs: Any) -> Any:
-        session = Session(ctx.find_object(dict) or {})
-        for param in ctx.command.params:
-            if isinstance(param.type, Named) and param.type.may_begin(value := kwargs.get(param.name or "")):
-                kwargs[param.name] = session.run(partial(param.type.whole, value=value))
-        return ctx.invoke(function, session, *args, **kwargs)
+    def made(function: Callable[..., Any]) -> Command:
+        @click.pass_context
+        def called(ctx: click.Context, /, *args: Any, **kwargs: Any) -> Any:
+            session = Session(ctx.find_object(dict) or {})
+            for param in ctx.command.params:
+                value = kwargs.get(param.name or "")
+                if isinstance(param.type, Named) and param.type.may_begin(value):
+                    kwargs[param.name] = session.run(partial(param.type.whole, value=value))
+            return ctx.invoke(function, session, *args, **kwargs)
 
-    return update_wrapper(called, function)
+        return click.command(cls=Command, examples=examples, **options)(update_wrapper(called, function))
+
+    return made

@@ -8,10 +8,9 @@ import click
 
 from ....domain.model import ApiKey, Tenant
 from ...durations import short
-from ..command import command
 from ..options import DURATION, NONE, NUMBER_OR_NONE, SIZE, given, page_options, together
 from ..render import Cell, size_in_words
-from ..session import Session, with_session
+from ..session import Session, command
 
 if TYPE_CHECKING:
     from ....engine.queries import TenantUse
@@ -34,7 +33,6 @@ EVERY_TENANT = "*"
 @click.option(
     "--name", required=True, metavar="TEXT", help="What it is for: changes made with it carry this name."
 )
-@with_session
 def create_key(session: Session, role: str, name: str) -> None:
     """Make a key for the HTTP API, for the tenant of --tenant ('*' is every tenant). The key is printed once; what is
     stored is a hash, from which it cannot be had again."""
@@ -55,7 +53,6 @@ def create_key(session: Session, role: str, name: str) -> None:
 
 @command(examples=["rota keys list", "rota keys list --tenant acme --json"])
 @page_options(100)
-@with_session
 def list_keys(session: Session, limit: int, cursor: str | None) -> None:
     """The keys of the tenant of --tenant, or else of all; newest first, revoked ones too."""
     every = _names_no_tenant(session)
@@ -85,7 +82,6 @@ def _key_row(session: Session, id: str, key: ApiKey) -> list[Cell | str]:
     examples=["rota keys revoke 01a1e1f8-cb85-726a-9c17-676e22677d13", "rota keys revoke ci --tenant acme"]
 )
 @click.argument("key_id")
-@with_session
 def revoke_key(session: Session, key_id: str) -> None:
     """End a key, named by its id, or by its name if only one has it. It stops working within seconds, everywhere."""
     every = _names_no_tenant(session)
@@ -143,7 +139,6 @@ def _limits_in(options: dict[str, Any]) -> dict[str, Any]:
 )
 @click.argument("name")
 @_limit_options
-@with_session
 def create_tenant(session: Session, name: str, **options: Any) -> None:
     """Create a tenant: 1 to 63 letters, digits and _ . -
 
@@ -153,7 +148,6 @@ def create_tenant(session: Session, name: str, **options: Any) -> None:
 
 
 @command(examples=["rota tenant list", "rota tenant list --json | jq '.[].id'"])
-@with_session
 def list_tenants(session: Session) -> None:
     """Every tenant that was created, or has a schedule or an open task; what it has, and what it may have."""
     found = session.run(lambda queue: queue.list_tenants())
@@ -193,7 +187,6 @@ def _tenant_row(use: TenantUse) -> list[Cell | str]:
 )
 @click.argument("name")
 @_limit_options
-@with_session
 def limits(session: Session, name: str, **options: Any) -> None:
     """Change the limits that are named; without options, show them. What a tenant has already stays."""
     changes = _limits_in(options)
@@ -207,7 +200,6 @@ def limits(session: Session, name: str, **options: Any) -> None:
 @command(examples=["rota tenant suspend acme --note 'invoice 2026-07 is open'"])
 @click.argument("name")
 @click.option("--note", default="", metavar="TEXT", help="Why; kept in the audit.")
-@with_session
 def suspend_tenant(session: Session, name: str, note: str) -> None:
     """Let nothing new begin there: submissions, triggers and edits are refused, and what its schedules would have fired
     is recorded as skipped. Tasks that were submitted before still run."""
@@ -218,7 +210,6 @@ def suspend_tenant(session: Session, name: str, note: str) -> None:
 
 @command(examples=["rota tenant resume acme"])
 @click.argument("name")
-@with_session
 def resume_tenant(session: Session, name: str) -> None:
     """End a suspension. What was skipped meanwhile is not made up for."""
     tenant = session.run(lambda queue: queue.resume_tenant(name))

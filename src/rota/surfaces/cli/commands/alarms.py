@@ -11,10 +11,9 @@ from ....domain.model import Alarm, AlarmRules
 from ....domain.options import AlarmOptions
 from ...durations import short
 from .. import completing
-from ..command import command
 from ..options import SCHEDULE, given, shape_options
 from ..render import Cell
-from ..session import Session, with_session
+from ..session import Session, command
 
 if TYPE_CHECKING:
     from ...python.client import Queue
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     help="Of this schedule, by its id or name.",
 )
 @click.option("--limit", type=int, default=100, show_default=True, metavar="N", help="How many at most.")
-@with_session
 def alarms(session: Session, over: bool, schedule: str | None, limit: int) -> None:
     """What is wrong: schedules that are late, stopped, fail or take too long, and a fleet that does not do its work.
     `rota alarm-rules` says what is to be an alarm for a tag; the --alarm options of a schedule, for that one."""
@@ -71,7 +69,6 @@ def _row(session: Session, alarm: Alarm, now: datetime) -> list[Cell | str]:
 @click.argument("tag", required=False)
 @shape_options(AlarmOptions)
 @click.option("--remove", is_flag=True, help="Take its rules away.")
-@with_session
 def rules(session: Session, tag: str | None, remove: bool, **options: Any) -> None:
     """The rules of tags: they hold for every schedule whose target has the tag, and has no such rule of its own. With
     options: the rules of the tag, instead of those it had."""

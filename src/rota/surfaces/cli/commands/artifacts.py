@@ -9,10 +9,9 @@ import click
 
 from ....domain.model import Artifact
 from .. import completing
-from ..command import command
 from ..options import TASK
 from ..render import Cell
-from ..session import Session, with_session
+from ..session import Session, command
 
 if TYPE_CHECKING:
     from ....engine.artifacts import OpenArtifact
@@ -29,7 +28,6 @@ STDOUT = "-"
     ],
 )
 @click.argument("task_id", type=TASK, shell_complete=completing.task_ids)
-@with_session
 def list_artifacts(session: Session, task_id: str) -> None:
     """What a task has left so far: its result, and what its handler left under a name."""
     found = session.run(lambda queue: queue.artifacts(task_id))
@@ -60,7 +58,6 @@ def _row(session: Session, artifact: Artifact) -> list[Cell | str]:
 @click.argument("task_id", type=TASK, shell_complete=completing.task_ids)
 @click.argument("name")
 @click.option("-o", "--output", metavar="FILE", default=STDOUT, help="Where to write it; - is stdout.")
-@with_session
 def get(session: Session, task_id: str, name: str, output: str) -> None:
     """Write one artifact of a task to stdout, or to a file. A file is there when all of it is. With a file, --json
     prints what is known of the artifact."""

@@ -10,10 +10,9 @@ from ....domain.model import Calendar
 from ....domain.schedule.calendar_options import MOST_ICS, CalendarOptions
 from ...words import counted
 from .. import completing
-from ..command import command
 from ..options import given, shape_options, together
 from ..render import Cell
-from ..session import Session, with_session
+from ..session import Session, command
 
 _options = together(
     click.option("--day", "days", multiple=True, metavar="DAY", help="Such as 2027-12-24; may be repeated."),
@@ -34,7 +33,6 @@ _options = together(
 )
 @click.argument("name")
 @_options
-@with_session
 def create(session: Session, name: str, **options: Any) -> None:
     """Store days and windows under a name. Schedules name it in --exclude or --only."""
     fields = _fields(options)
@@ -50,7 +48,6 @@ def create(session: Session, name: str, **options: Any) -> None:
 @click.argument("name", shell_complete=completing.calendars)
 @_options
 @click.option("--version", type=int, help="Only if it is still at this version.")
-@with_session
 def update(session: Session, name: str, version: int | None, **options: Any) -> None:
     """Change what is named, nothing else; days given replace all that were there. Its schedules are planned anew."""
     changes = _fields(options)
@@ -61,7 +58,6 @@ def update(session: Session, name: str, version: int | None, **options: Any) -> 
 
 
 @command(examples=["rota calendar list", "rota calendar list --json | jq '.calendars[].name'"])
-@with_session
 def list_calendars(session: Session) -> None:
     """All calendars, by name."""
     found, now = session.run_timed(lambda queue: queue.list_calendars())
@@ -85,7 +81,6 @@ def list_calendars(session: Session) -> None:
 
 @command(examples=["rota calendar show closing-days", "rota calendar show closing-days --json"])
 @click.argument("name", shell_complete=completing.calendars)
-@with_session
 def show(session: Session, name: str) -> None:
     """One calendar."""
     found = session.run(lambda queue: queue.get_calendar(name))
@@ -104,7 +99,6 @@ def show(session: Session, name: str) -> None:
 
 @command(examples=["rota calendar delete closing-days"])
 @click.argument("name", shell_complete=completing.calendars)
-@with_session
 def delete(session: Session, name: str) -> None:
     """Remove it for good; refused while a schedule names it."""
     session.run(lambda queue: queue.delete_calendar(name))

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from ...words import counted
-from ..command import command
 from ..options import DURATION, TIME
-from ..session import Session, with_session
+from ..session import Session, command
 from .plans import check_can_ask, confirmed
 
 
@@ -29,7 +28,6 @@ from .plans import check_can_ask, confirmed
     default="hour",
     help="How long the lines are. [default: hour]",
 )
-@with_session
 def forecast(session: Session, start: datetime | None, end: datetime | None, by: str) -> None:
     """How many runs are coming, how much work they are, and in which minutes they meet: from the schedules themselves,
     and from how long their last runs took. A schedule that comes after others has no times of its own and is left
@@ -58,7 +56,6 @@ def forecast(session: Session, start: datetime | None, end: datetime | None, by:
 @click.option("--over", type=DURATION, help="Over how long. [default: what helps enough]")
 @click.option("--dry-run", is_flag=True, help="Only say what would move.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@with_session
 def spread(session: Session, at: datetime | None, over: timedelta | None, dry_run: bool, yes: bool) -> None:
     """Spread the schedules that fire in one minute, the busiest of the next 24 hours unless one is named, over a while.
     Each gets an offset, so that all minutes of the while become equally busy. Left alone are those that have an offset

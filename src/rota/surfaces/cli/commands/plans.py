@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...words import counted
-from ..command import command
 from ..options import together
-from ..session import Session, with_session
+from ..session import Session, command
 
 if TYPE_CHECKING:
     from ....domain.plan import Plan
@@ -43,7 +42,6 @@ _options = together(
 @_options
 @click.option("--all", "everything", is_flag=True, help="Show every change, however many there are.")
 @click.option("--check", is_flag=True, help="Exit with 1 if anything would change.")
-@with_session
 def plan(session: Session, file: str, prune: bool, force: bool, everything: bool, check: bool) -> None:
     """Show what a file would change: schedules and templates that are created, changed and removed, and which times
     within the next 14 days appear, vanish or move. Nothing is written.
@@ -60,7 +58,6 @@ def plan(session: Session, file: str, prune: bool, force: bool, everything: bool
 @_source
 @_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@with_session
 def apply(session: Session, file: str, prune: bool, force: bool, yes: bool) -> None:
     """Make the store say what a file says, in one transaction. The plan is shown, and done if you agree and if it still
     holds then. It runs nothing by itself."""
@@ -95,7 +92,6 @@ def apply(session: Session, file: str, prune: bool, force: bool, yes: bool) -> N
 )
 @_output
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="[default: that of the file; yaml]")
-@with_session
 def export(session: Session, output: Path | None, format_: str | None) -> None:
     """Write all schedules and templates as a file that `rota plan` and `rota apply` take. Applied at once, it changes
     nothing."""
@@ -137,7 +133,6 @@ def export(session: Session, output: Path | None, format_: str | None) -> None:
     default=None,
     help="Whether its lines name a user. [default: those of /etc/crontab and /etc/cron.d do]",
 )
-@with_session
 def crontab(
     session: Session,
     file: str | None,

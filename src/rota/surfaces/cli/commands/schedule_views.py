@@ -21,10 +21,9 @@ from ... import words
 from ...durations import coarse, relative, short
 from ...versions import deleted_because, differences
 from .. import completing
-from ..command import command
 from ..options import TIME, WALL_TIME, page_options, shape_options
 from ..render import Cell, Screen, seconds, styled, written
-from ..session import Session, with_session
+from ..session import Session, command
 from .schedules import schedule_argument
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ MOST_TIMES = 10_000
 )
 @shape_options(ScheduleFilters)
 @page_options(50)
-@with_session
 def list_schedules(session: Session, **filters: Any) -> None:
     """Schedules by name (with --deleted, of many the newest): when each is next due, and how its last runs went."""
     order = "newest" if filters["deleted"] else "name"
@@ -118,7 +116,6 @@ def _when(session: Session, at: datetime | None, now: datetime) -> Cell:
 
 @command(examples=["rota schedule show daily-report", "rota schedule show daily-report --json | jq .next"])
 @schedule_argument
-@with_session
 def show(session: Session, schedule_id: str) -> None:
     """One schedule in words: when it fires, its policies, its next five times in its zone and in yours,
     and its last runs. By its id, also one that is deleted."""
@@ -269,7 +266,6 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
 @click.option("--since", type=TIME, help="From this time on (without a zone: local time).")
 @click.option("--until", type=TIME, help="Up to this time.")
 @page_options(20)
-@with_session
 def runs(session: Session, schedule_id: str, **filters: Any) -> None:
     """The ledger, latest first: every time the schedule was expected to run, and what became of it."""
     page, now = session.run_timed(lambda queue: queue.runs(schedule_id, **filters))
@@ -304,7 +300,6 @@ def _run_detail(screen: Screen, run: Run) -> str:
 @command(examples=["rota schedule preview daily-report -n 10"])
 @schedule_argument
 @click.option("-n", "count", default=NEXT, show_default=True, help="How many times.")
-@with_session
 def preview(session: Session, schedule_id: str, count: int) -> None:
     """The next times of a schedule, in its zone and in yours, with what daylight saving does to them."""
 
@@ -329,7 +324,6 @@ def preview(session: Session, schedule_id: str, count: int) -> None:
 )
 @schedule_argument
 @click.argument("at", type=WALL_TIME)
-@with_session
 def why(session: Session, schedule_id: str, at: datetime) -> None:
     """Why did it run, or not, at that time? From the ledger, in words.
 
@@ -355,7 +349,6 @@ def why(session: Session, schedule_id: str, at: datetime) -> None:
 
 @command(examples=["rota schedule history daily-report"])
 @schedule_argument
-@with_session
 def history(session: Session, schedule_id: str) -> None:
     """Who changed what, and when, oldest first. Also of a schedule that is deleted."""
     events, now = session.run_timed(lambda queue: queue.schedule_history(schedule_id))
@@ -422,7 +415,6 @@ def _brief(screen: Screen, value: Any) -> str:
 )
 @click.option("--start-at", type=TIME, help="No time before this one counts.")
 @click.option("--end-at", type=TIME, help="No time after this one counts.")
-@with_session
 def preview_expression(
     session: Session,
     expressions: tuple[str, ...],

@@ -13,10 +13,9 @@ from ....domain.model import Backfill, Schedule, TemplateTarget
 from ....domain.options import ScheduleOptions
 from ... import words
 from .. import completing
-from ..command import command
 from ..options import JSON, SCHEDULE, TEMPLATE, TIME, WALL_TIME, clearable, given, shape_options
 from ..render import Bar
-from ..session import Session, with_session
+from ..session import Session, command
 from .plans import check_can_ask
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ def _fields(options: dict[str, Any]) -> dict[str, Any]:
 @_definition
 @click.option("--paused", "status", flag_value="paused", help="Create it, but do not fire yet.")
 @click.option("--draft", "status", flag_value="draft", help="Create it as a draft.")
-@with_session
 def create(session: Session, schedule_id: str, **options: Any) -> None:
     """Create a schedule: what to run, and when (one of --cron, --interval, --run-at, --rrule, --after, or several
     --timing).
@@ -98,7 +96,6 @@ def create(session: Session, schedule_id: str, **options: Any) -> None:
 @_definition
 @click.option("--clear", multiple=True, type=click.Choice(CLEARABLE), help="Take this away; may be repeated.")
 @click.option("--if-version", "version", type=int, help="Only if it is still at this version.")
-@with_session
 def update(
     session: Session, schedule_id: str, clear: tuple[str, ...], version: int | None, **options: Any
 ) -> None:
@@ -124,7 +121,6 @@ def update(
 @schedule_argument
 @click.option("--note", metavar="TEXT", help="Why; shown by `rota schedule show`.")
 @click.option("--until", type=TIME, help="Resume it by itself at this time.")
-@with_session
 def pause(session: Session, schedule_id: str, note: str | None, until: datetime | None) -> None:
     """Stop firing until it is resumed, or until a time."""
     _changed(session, "paused", lambda queue: queue.pause_schedule(schedule_id, note, until=until))
@@ -132,7 +128,6 @@ def pause(session: Session, schedule_id: str, note: str | None, until: datetime 
 
 @command(examples=["rota schedule resume daily-report"])
 @schedule_argument
-@with_session
 def resume(session: Session, schedule_id: str) -> None:
     """Fire again, from the first time after now. What was due meanwhile is not made up for."""
     _changed(session, "resumed", lambda queue: queue.resume_schedule(schedule_id))
@@ -146,7 +141,6 @@ def resume(session: Session, schedule_id: str) -> None:
 )
 @schedule_argument
 @click.option("-i", "--input", type=JSON, metavar="JSON", help="Another input, this once.")
-@with_session
 def trigger(session: Session, schedule_id: str, input: Any) -> None:
     """Run it now, beside its times: neither its next time nor its count moves. The task's id is printed."""
     changes = {} if input is None else {"input": input}
@@ -175,7 +169,6 @@ def trigger(session: Session, schedule_id: str, input: Any) -> None:
 @click.option("--no-wait", is_flag=True, help="Do not wait until the last has been started.")
 @click.option("--cancel", is_flag=True, help="Start no more of the one that is under way.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@with_session
 def backfill(session: Session, schedule_id: str, cancel: bool, **asked: Any) -> None:
     """Run the times of the past that have not run. What has run, whenever and however, is passed over."""
     if cancel:
@@ -228,7 +221,6 @@ def _say_backfill(session: Session, found: Backfill, *, dry_run: bool = False) -
 @schedule_argument
 @click.option("--hard", is_flag=True, help="Remove it for good, with its history.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@with_session
 def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
     """Delete it: it stops, and is hidden; its history is kept, and `rota schedule restore` brings it back."""
     if hard and not yes:
@@ -249,7 +241,6 @@ def delete(session: Session, schedule_id: str, hard: bool, yes: bool) -> None:
 
 @command(examples=["rota schedule restore daily-report"])
 @schedule_argument
-@with_session
 def restore(session: Session, schedule_id: str) -> None:
     """Bring a deleted schedule back. It fires again from the first time after now."""
     _changed(session, "restored", lambda queue: queue.restore_schedule(schedule_id))

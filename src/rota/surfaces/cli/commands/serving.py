@@ -10,10 +10,9 @@ import click
 from ....domain.model import NodeState, PausedQueue
 from ...durations import short
 from .. import completing
-from ..command import command
 from ..options import DURATION
 from ..render import Cell
-from ..session import Session, with_session
+from ..session import Session, command
 
 if TYPE_CHECKING:
     from ....engine.queries.serving import QueueUse
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 
 @command(examples=["rota workers", "rota workers --json | jq '.[] | select(.alive | not)'"])
-@with_session
 def workers(session: Session) -> None:
     """The nodes that work for this tenant: what each does, and when it was seen last. One that was silent for three
     heartbeats is taken for dead, and is shown for another hour."""
@@ -61,7 +59,6 @@ def _slots(node: NodeState) -> str:
 
 
 @command(name="list", examples=["rota queue list", "rota queue list --json"])
-@with_session
 def list_queues(session: Session) -> None:
     """Every queue that has or had tasks within minutes, is paused, or is served by name; how long the oldest task has
     been ready, and how many end in a minute."""
@@ -88,7 +85,6 @@ def _queue_row(session: Session, use: QueueUse, now: datetime) -> list[Cell | st
 @command(examples=["rota queue pause mail --note 'the mail server is moving'"])
 @click.argument("name", shell_complete=completing.queues)
 @click.option("--note", default="", metavar="TEXT", help="Why, for those who look.")
-@with_session
 def pause(session: Session, name: str, note: str) -> None:
     """Let no worker take tasks of a queue until it is resumed. What runs goes on, and tasks can be submitted."""
     _show_paused(session, session.run(lambda queue: queue.pause_queue(name, note)), "paused")
@@ -96,7 +92,6 @@ def pause(session: Session, name: str, note: str) -> None:
 
 @command(examples=["rota queue resume mail"])
 @click.argument("name", shell_complete=completing.queues)
-@with_session
 def resume(session: Session, name: str) -> None:
     """Let workers take tasks of a queue again."""
     was_paused = session.run(lambda queue: queue.resume_queue(name))
@@ -108,7 +103,6 @@ def resume(session: Session, name: str) -> None:
 @click.argument("name", shell_complete=completing.queues)
 @click.option("--note", default="", metavar="TEXT", help="Why, for those who look.")
 @click.option("--timeout", type=DURATION, help="Give up after this long. The queue stays paused.")
-@with_session
 def drain(session: Session, name: str, note: str, timeout: timedelta | None) -> None:
     """Pause a queue, and wait until nothing of it runs any more. What is pending stays, and runs when the queue is
     resumed."""
@@ -141,7 +135,6 @@ def _show_paused(session: Session, paused: PausedQueue, what: str) -> None:
 @click.option("--concurrency", type=int, metavar="NUMBER", help="At most so many of its tasks at once.")
 @click.option("--rate", metavar="RATE", help="At most so many begin in a while: 50/s, 100/m, 3/10s.")
 @click.option("--off", is_flag=True, help="Take the limit away.")
-@with_session
 def limit(session: Session, queue_name: str, concurrency: int | None, rate: str | None, off: bool) -> None:
     """Limit the tasks of a queue, on all workers together; without options, show its limit. What is not named is not
     limited. Tasks that wait are planned anew."""

@@ -30,9 +30,8 @@ from ...durations import short
 from ...settings import FIELDS
 from ...stores import make_store, without_secrets
 from ...words import counted
-from ..command import command
 from ..render import Cell, size_in_words
-from ..session import Session, with_session
+from ..session import Session, command
 
 T = TypeVar("T")
 SKEW = timedelta(seconds=1)
@@ -60,7 +59,6 @@ _REPAIR = (
     examples=["rota migrate", "rota migrate --plan", "rota migrate --store sqlite:////var/lib/shop/rota.db"]
 )
 @click.option("--plan", is_flag=True, help="Only print the SQL that would be run.")
-@with_session
 def migrate(session: Session, plan: bool) -> None:
     """Bring the store's schema up to date. Doing it twice does no harm; a newer store is refused."""
     store = _store(session)
@@ -91,7 +89,6 @@ def _store(session: Session) -> Store:
 
 
 @command(examples=["rota config", "ROTA_TENANT=acme rota config", "rota config --profile production --json"])
-@with_session
 def config(session: Session) -> None:
     """What is set, and where it came from: a flag, a variable, rota.toml, or the default."""
     settings = session.settings()
@@ -158,7 +155,6 @@ def _shown(value: Any) -> Any:
 @click.option(
     "--repair", is_flag=True, help="Say what can be done about what cannot be read. Changes nothing."
 )
-@with_session
 def doctor(session: Session, deep: bool, repair: bool) -> None:
     """Look for trouble: is the store reachable, writable and current, do the clocks agree, is anything
     overdue, lost or stuck? Each with what to do about it. Exit code 1 if something is wrong."""

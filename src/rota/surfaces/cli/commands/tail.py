@@ -18,9 +18,8 @@ import click
 from ....domain.errors import NotFound, Unavailable
 from ....domain.model import Change, Task
 from ...durations import iso
-from ..command import command
 from ..render import prose_for, styled
-from ..session import Session, with_session
+from ..session import Session, command
 from .tasks import task_filters
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ SHORTEST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
 @task_filters
 @click.option("-n", "--lines", default=10, show_default=True, help="Begin with this many earlier lines.")
 @click.option("--no-follow", is_flag=True, help="Only the earlier lines.")
-@with_session
 def tail(session: Session, lines: int, no_follow: bool, status: str | None, **filters: Any) -> None:
     """Follow what happens to tasks and the steps of workflows, live. Ctrl-C ends it.
 

@@ -15,10 +15,9 @@ from ....domain.serving import Waiting, waited_for
 from ...durations import coarse, relative, short
 from ...words import counted
 from .. import completing
-from ..command import command
 from ..options import DURATION, JSON_TEXT, TASK, json_lines, page_options, shape_options, together
 from ..render import Cell, Screen, seconds, styled, written
-from ..session import Session, with_session
+from ..session import Session, command
 
 if TYPE_CHECKING:
     from ...python.client import Page, Queue
@@ -64,7 +63,6 @@ submit_options = together(
 )
 @click.option("--lines", is_flag=True, help="Take every line of the input as a task of its own.")
 @submit_options
-@with_session
 def submit(session: Session, task_type: str, text: str | None, lines: bool, **given: Any) -> None:
     """Submit a task, to run now or later.
 
@@ -139,7 +137,6 @@ def _show_submitted(session: Session, task: Task) -> None:
 
 @command(examples=["rota status 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota status $ID --json | jq .output"])
 @click.argument("task_id", type=TASK, shell_complete=completing.task_ids)
-@with_session
 def status(session: Session, task_id: str) -> None:
     """Everything about one task."""
 
@@ -233,7 +230,6 @@ def contents_of(screen: Screen, task: Task) -> Iterator[tuple[str, str]]:
 @task_filters
 @page_options(20)
 @click.option("--count", is_flag=True, help="Only how many there are.")
-@with_session
 def list_tasks(session: Session, limit: int, cursor: str | None, count: bool, **filters: Any) -> None:
     """The newest tasks that match all filters. A terminal shows the queues only if one is not `default`, or with
     --wide."""
@@ -295,7 +291,6 @@ def _detail(session: Session, task: Task, now: datetime) -> str:
 
 @command(examples=["rota history 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
 @click.argument("task_id", type=TASK, shell_complete=completing.task_ids)
-@with_session
 def history(session: Session, task_id: str) -> None:
     """What happened to a task, oldest first, one line per version."""
     lines, now = session.run_timed(lambda queue: queue.history(task_id))
@@ -357,7 +352,6 @@ async def _number_of(
 @click.option("--all", "all_matching", is_flag=True, help="All live tasks that match the filters.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the task.")
 @task_filters
-@with_session
 def cancel(
     session: Session, task_ids: tuple[str, ...], all_matching: bool, reason: str, **filters: Any
 ) -> None:
@@ -390,7 +384,6 @@ def cancel(
 @task_filters
 @click.option("--since", type=DURATION, help="Only tasks that ended at most this long ago: 30s 5m 1h 7d 2w.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
-@with_session
 def replay(
     session: Session, task_ids: tuple[str, ...], since: timedelta | None, dry_run: bool, **filters: Any
 ) -> None:
@@ -417,7 +410,6 @@ def replay(
 
 @command(examples=["rota archive 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e"])
 @click.argument("task_ids", nargs=-1, required=True, shell_complete=completing.task_ids)
-@with_session
 def archive(session: Session, task_ids: tuple[str, ...]) -> None:
     """Put ended tasks away: they leave the lists of completed and failed ones."""
     _each(session, task_ids, lambda queue, task_id: queue.archive(task_id), "archive")
@@ -431,7 +423,6 @@ def archive(session: Session, task_ids: tuple[str, ...]) -> None:
 )
 @click.argument("task_ids", nargs=-1, required=True, shell_complete=completing.task_ids)
 @click.option("--timeout", type=DURATION, help="Give up after this long.")
-@with_session
 def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None) -> None:
     """Wait until tasks have ended. Exit code 1 if one of them did not complete, or not in time."""
 

@@ -11,10 +11,9 @@ from ....domain.model import Template
 from ....domain.options import TemplateOptions
 from ....domain.runtimes import command_text
 from .. import completing
-from ..command import command
 from ..options import JSON, TEMPLATE, clearable, given, page_options, shape_options, together
 from ..render import Cell, written
-from ..session import Session, with_session
+from ..session import Session, command
 
 CLEARABLE = [*clearable(TemplateOptions), "parameters-schema"]
 _what = together(
@@ -97,7 +96,6 @@ def _request(text: str, headers: tuple[str, ...], body: Any) -> dict[str, Any]:
 )
 @click.argument("alias")
 @_options
-@with_session
 def create(session: Session, alias: str, **options: Any) -> None:
     """Store what to run: a kind of task, a shell command or an HTTP request, under a name."""
     fields = _fields(options)
@@ -118,7 +116,6 @@ def create(session: Session, alias: str, **options: Any) -> None:
 @_options
 @click.option("--clear", multiple=True, type=click.Choice(CLEARABLE), help="Take this away; may be repeated.")
 @click.option("--if-version", "version", type=int, help="Only if it is still at this version.")
-@with_session
 def update(
     session: Session, template: str, clear: tuple[str, ...], version: int | None, **options: Any
 ) -> None:
@@ -132,7 +129,6 @@ def update(
 
 @command(examples=["rota template list", "rota template list --json | jq '.templates[].alias'"])
 @page_options(100)
-@with_session
 def list_templates(session: Session, limit: int, cursor: str | None) -> None:
     """The stored templates, newest first."""
     page = session.run(lambda queue: queue.list_templates(limit=limit, cursor=cursor))
@@ -149,7 +145,6 @@ def list_templates(session: Session, limit: int, cursor: str | None) -> None:
 
 @command(examples=["rota template show backup", "rota template show backup --json"])
 @click.argument("template", type=TEMPLATE, shell_complete=completing.templates)
-@with_session
 def show(session: Session, template: str) -> None:
     """One template."""
     found = session.run(lambda queue: queue.get_template(template))
@@ -169,7 +164,6 @@ def show(session: Session, template: str) -> None:
 @command(examples=["rota template execute backup", "rota template execute backup -i '{\"full\":false}'"])
 @click.argument("template", type=TEMPLATE, shell_complete=completing.templates)
 @click.option("-i", "--input", type=JSON, metavar="JSON", help="Laid over its parameters: JSON, @file, or -.")
-@with_session
 def execute(session: Session, template: str, input: Any) -> None:
     """Run it now. The task's id is printed."""
     task = session.run(lambda queue: queue.execute_template(template, input))
@@ -178,7 +172,6 @@ def execute(session: Session, template: str, input: Any) -> None:
 
 @command(examples=["rota template delete backup"])
 @click.argument("template", type=TEMPLATE, shell_complete=completing.templates)
-@with_session
 def delete(session: Session, template: str) -> None:
     """Remove it for good, and delete the schedules that run it; those can be restored only with a template of
     their own. Its tasks stay."""

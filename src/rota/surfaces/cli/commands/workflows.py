@@ -11,10 +11,9 @@ import click
 from ....domain.model import Task
 from ...durations import relative, short
 from .. import completing
-from ..command import command
 from ..options import JSON_TEXT, TASK, one_value, page_options
 from ..render import Cell, Screen, styled, written
-from ..session import Session, with_session
+from ..session import Session, command
 from .tasks import (
     about_status,
     check_times,
@@ -43,7 +42,6 @@ _LONGEST = 200
 @click.argument("kind", shell_complete=completing.kinds)
 @click.option("-i", "--input", "text", type=JSON_TEXT, metavar="JSON", help="Its input: JSON, @file, or -.")
 @submit_options
-@with_session
 def start(session: Session, kind: str, text: str | None, **given: Any) -> None:
     """Start a workflow, now or later. Its id is printed.
 
@@ -62,7 +60,6 @@ def start(session: Session, kind: str, text: str | None, **given: Any) -> None:
     examples=["rota workflow show 01997c1e-6b1f-7d61-a6a5-4ed0a1f6cf0e", "rota workflow show $ID --json"]
 )
 @click.argument("id", type=TASK, shell_complete=completing.workflow_ids)
-@with_session
 def show(session: Session, id: str) -> None:
     """What a workflow did, what it waits for and until when, and what can be done."""
 
@@ -150,7 +147,6 @@ def _advice(task: Task) -> str:
 @command(name="list", examples=["rota workflow list", "rota workflow list --status pending --kind order"])
 @task_filters
 @page_options(20)
-@with_session
 def list_workflows(session: Session, **filters: Any) -> None:
     """The newest runs that match."""
     page, now = session.run_timed(lambda queue: queue.list(workflow=True, **filters))
@@ -162,7 +158,6 @@ def list_workflows(session: Session, **filters: Any) -> None:
 @click.argument("name")
 @click.argument("payload", required=False, type=JSON_TEXT)
 @click.option("--idempotency-key", metavar="KEY", help="The same key is the same signal.")
-@with_session
 def signal(session: Session, id: str, name: str, payload: str | None, idempotency_key: str | None) -> None:
     """Send a signal to a workflow. It is kept until it is received, once."""
     value = _value(payload, "the payload")
@@ -173,7 +168,6 @@ def signal(session: Session, id: str, name: str, payload: str | None, idempotenc
 @command(examples=["rota workflow cancel $ID --reason 'out of stock'"])
 @click.argument("id", type=TASK, shell_complete=completing.workflow_ids)
 @click.option("--reason", default="", help="Why, for the history.")
-@with_session
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a workflow: steps in flight end, then what was done is undone."""
     task = session.run(lambda queue: queue.cancel(id, reason))
@@ -184,7 +178,6 @@ def cancel(session: Session, id: str, reason: str) -> None:
 @command(examples=["rota workflow replay $ID", "rota workflow replay $ID --from-step charge"])
 @click.argument("id", type=TASK, shell_complete=completing.workflow_ids)
 @click.option("--from-step", metavar="KEY", help="The key of the step to begin with.")
-@with_session
 def replay(session: Session, id: str, from_step: str | None) -> None:
     """Run a failed or cancelled workflow again, from where it failed or from a step on."""
     task = session.run(lambda queue: queue.replay(id, from_step=from_step))

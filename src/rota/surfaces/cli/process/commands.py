@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..apps import load_app
-from ..command import command
 from ..options import DURATION, LOG_LEVELS, PROCESSES, SIZE, together
-from ..session import Session, with_session
+from ..session import Session, command
 
 if TYPE_CHECKING:
     from .monitoring import MonitoringOptions
@@ -93,7 +92,6 @@ _MONITORING = ("metrics_port", "metrics_host", "log_level")
 @click.option("--no-http", "http", flag_value=False, default=None, help="Serve no HTTP API.")
 @_worker_options
 @_monitoring_options
-@with_session
 def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any) -> None:
     """Scheduler, worker, janitor and the HTTP API in one process; prints what happens as it happens.
 
@@ -145,7 +143,6 @@ def up(session: Session, app: str | None, demo: bool, reload: bool, **flags: Any
 @click.option("--process", "number", type=int, hidden=True, help="Which of several processes this is.")
 @_worker_options
 @_monitoring_options
-@with_session
 def worker(session: Session, app: str | None, processes: int, number: int | None, **flags: Any) -> None:
     """Run the tasks of an app, and return those of workers that died: `rota scheduler run` and `rota monitor`
     are the other roles."""
@@ -184,7 +181,6 @@ def _run_several(session: Session, processes: int, metrics_port: int | None) -> 
 
 @command(name="run", examples=["rota scheduler run", "rota scheduler run --json >> fired.jsonl"])
 @_monitoring_options
-@with_session
 def run_scheduler(session: Session, **flags: Any) -> None:
     """Fire schedules until stopped. Any number may run at once: each due time starts one task."""
     from .running import ProcessOptions, run
@@ -195,7 +191,6 @@ def run_scheduler(session: Session, **flags: Any) -> None:
 @command(examples=["rota monitor", "rota monitor --enable-scheduler"])
 @click.option("--enable-scheduler", is_flag=True, help="Fire schedules, too.")
 @_monitoring_options
-@with_session
 def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
     """The janitor: returns the tasks of dead workers, marks expiries, forgets what has been kept long
     enough."""
@@ -214,7 +209,6 @@ def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
 @click.argument("app", required=False)
 @_worker_options
 @_log_option
-@with_session
 def tick(session: Session, app: str | None, **flags: Any) -> None:
     """One pass of everything: fire what is due, return lost tasks, mark expiries, and, with an app, run
     what is ready until nothing is."""
@@ -247,7 +241,6 @@ def tick(session: Session, app: str | None, **flags: Any) -> None:
 @click.option("--strict", is_flag=True, help="Refuse kinds of tasks that APP does not have.")
 @click.option("--engine", is_flag=True, help="Fire schedules, run tasks and do the upkeep here, too.")
 @_log_option
-@with_session
 def serve(session: Session, app: str | None, strict: bool, engine: bool, **flags: Any) -> None:
     """Serve the HTTP API, and nothing else: schedules and tasks run where `rota up` or the other roles do.
 
