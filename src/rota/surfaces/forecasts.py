@@ -153,10 +153,7 @@ def remarks(made: Forecast, clock: Clock) -> Iterator[str]:
         yield from wrap(f"{made.unknown:,} {have} no ended run yet: {its} work is missing.", _WIDTH)
     if made.following:
         come = "schedule comes" if made.following == 1 else "schedules come"
-        yield from wrap(
-            f"{made.following:,} {come} after others, without times to forecast.",
-            _WIDTH,
-        )
+        yield from wrap(f"{made.following:,} {come} after others, without times to forecast.", _WIDTH)
 
 
 def spread_lines(spread: Spread, clock: Clock, shown: int = 20) -> Iterator[str]:

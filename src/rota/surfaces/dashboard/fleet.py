@@ -51,10 +51,7 @@ async def queues(visit: Visit) -> Response:
     if found is None:
         return visit.being_made("Queues", "Their tasks are being counted.")
     return visit.show(
-        "queues.html",
-        queues=found,
-        now=await visit.queue.now(),
-        said=words.get(visit.asked("said") or ""),
+        "queues.html", queues=found, now=await visit.queue.now(), said=words.get(visit.asked("said") or "")
     )
 
 

@@ -102,14 +102,7 @@ Identify = Callable[[Request], Awaitable[Caller | None]]
 class Access:
     """The check of callers. `identify` replaces keys, for applications that know their callers already."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        rate: float,
-        identify: Identify | None = None,
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, *, rate: float, identify: Identify | None = None) -> None:
         self._store = store
         self._clock = clock
         self._identify = identify

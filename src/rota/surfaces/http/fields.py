@@ -230,12 +230,7 @@ def _body_type(shape: type, name: str, option: Option, policy: type[BaseModel]) 
     return _TYPES[kind]
 
 
-_TYPES: dict[Any, Any] = {
-    bool: Flag,
-    datetime: Time,
-    Iterable[str]: Tags,
-    Mapping[str, Any]: Metadata,
-}
+_TYPES: dict[Any, Any] = {bool: Flag, datetime: Time, Iterable[str]: Tags, Mapping[str, Any]: Metadata}
 
 
 def _flag_or_number(option: Option) -> WrapValidator:

@@ -26,13 +26,7 @@ log = logging.getLogger("rota.http")
 CONTENT_TYPE = "application/problem+json"
 RETRY_AFTER = "1"
 
-_STATUS = {
-    "invalid": 422,
-    "not_found": 404,
-    "tenant_suspended": 403,
-    "unavailable": 503,
-    "corrupt": 500,
-}
+_STATUS = {"invalid": 422, "not_found": 404, "tenant_suspended": 403, "unavailable": 503, "corrupt": 500}
 """The status for each code. Everything else that the rules refuse conflicts with the state that things are in: 409."""
 
 _TITLES = {
@@ -80,13 +74,7 @@ class Problem(Exception):
     """The reason why a request is not answered as asked."""
 
     def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        **members: Any,
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
     ) -> None:
         super().__init__(detail)
         self.status = status

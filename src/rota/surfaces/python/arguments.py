@@ -17,14 +17,7 @@ from msgspec.structs import replace
 
 from ...domain.checks import check_key, check_text, shown
 from ...domain.errors import Invalid
-from ...domain.model import (
-    Limits,
-    Schedule,
-    Target,
-    TaskTarget,
-    TemplateTarget,
-    WorkflowTarget,
-)
+from ...domain.model import Limits, Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ...domain.options import (
     ScheduleChanges,
     ScheduleOptions,

@@ -55,12 +55,7 @@ class Queue(
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
         other = Queue(
-            self.store,
-            tenant=tenant,
-            actor=self.actor,
-            clock=self.clock,
-            new_id=self._new_id,
-            app=self.app,
+            self.store, tenant=tenant, actor=self.actor, clock=self.clock, new_id=self._new_id, app=self.app
         )
         other._known_nodes = self._known_nodes
         return other

@@ -159,10 +159,7 @@ def _read_special(name: str, value: Any) -> Any:
 def written_answer(value: Any) -> Any:
     match value:
         case Page():
-            return {
-                "items": [written_answer(each) for each in value],
-                "next_cursor": value.next_cursor,
-            }
+            return {"items": [written_answer(each) for each in value], "next_cursor": value.next_cursor}
         case ApiKey():  # without the fields that only the server needs
             return msgspec.structs.replace(value, digest="", signed_out={}, sessions_from=None)
         case (ApiKey() as key, token):

@@ -40,11 +40,7 @@ def create(session: Session, name: str, **options: Any) -> None:
     _answer(session, made, "created")
 
 
-@command(
-    examples=[
-        "rota calendar update closing-days --day 2027-12-24 --day 2027-12-31 --day 2028-01-02",
-    ]
-)
+@command(examples=["rota calendar update closing-days --day 2027-12-24 --day 2027-12-31 --day 2028-01-02"])
 @click.argument("name", shell_complete=completing.calendars)
 @_options
 @click.option("--version", type=int, help="Only if it is still at this version.")

@@ -31,13 +31,7 @@ _options = together(
 )
 
 
-@command(
-    examples=[
-        "rota plan rota.yaml",
-        "rota plan rota.yaml --check",
-        "rota plan shop.tasks:app",
-    ]
-)
+@command(examples=["rota plan rota.yaml", "rota plan rota.yaml --check", "rota plan shop.tasks:app"])
 @_source
 @_options
 @click.option("--all", "everything", is_flag=True, help="Show every change, however many there are.")
@@ -87,9 +81,7 @@ def apply(session: Session, file: str, prune: bool, force: bool, yes: bool) -> N
     return session.screen.say("Applied." if done.changes else "Nothing to do.")
 
 
-@command(
-    examples=["rota export > rota.yaml", "rota export -o schedules.toml", "rota export --format json"],
-)
+@command(examples=["rota export > rota.yaml", "rota export -o schedules.toml", "rota export --format json"])
 @_output
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="[default: that of the file; yaml]")
 def export(session: Session, output: Path | None, format_: str | None) -> None:

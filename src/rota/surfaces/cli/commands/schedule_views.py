@@ -259,9 +259,7 @@ def _last_runs(session: Session, last: Sequence[Run], now: datetime) -> None:
 )
 @schedule_argument
 @click.option(
-    "--status",
-    type=click.Choice([str(each) for each in RunStatus]),
-    help="Only runs in this state.",
+    "--status", type=click.Choice([str(each) for each in RunStatus]), help="Only runs in this state."
 )
 @click.option("--since", type=TIME, help="From this time on (without a zone: local time).")
 @click.option("--until", type=TIME, help="Up to this time.")

@@ -17,13 +17,7 @@ from ....domain.tenants import EVERY_TENANT
 from ....engine.clock import SystemClock, new_id
 from ....engine.commands import remove_receipt, write_receipt
 from ....engine.queries import alarm_page
-from ....engine.queries.health import (
-    Health,
-    Serving,
-    broken_records,
-    check_health,
-    check_serving,
-)
+from ....engine.queries.health import Health, Serving, broken_records, check_health, check_serving
 from ....engine.queries.workflows import check_workflows
 from ....stores.base import CommitOptions, Proof, ReadSoFar, Store
 from ...durations import short
@@ -191,12 +185,7 @@ class Finding(NamedTuple):
 
 
 async def examine(
-    store: Store,
-    tenant: str,
-    *,
-    deep: bool = False,
-    repair: bool = False,
-    report: ReadSoFar | None = None,
+    store: Store, tenant: str, *, deep: bool = False, repair: bool = False, report: ReadSoFar | None = None
 ) -> list[Finding]:
     """`repair`: also say, step by step, what can be done about what cannot be read. `report` hears how many records a
     `deep` look has read."""

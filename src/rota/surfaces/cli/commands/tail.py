@@ -39,11 +39,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
 
 
 @command(
-    examples=[
-        "rota tail",
-        "rota tail --schedule daily-report -n 20",
-        "rota tail --status failed --json",
-    ]
+    examples=["rota tail", "rota tail --schedule daily-report -n 20", "rota tail --status failed --json"]
 )
 @task_filters
 @click.option("-n", "--lines", default=10, show_default=True, help="Begin with this many earlier lines.")

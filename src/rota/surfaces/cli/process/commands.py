@@ -25,9 +25,7 @@ _worker_options = together(
     click.option("--concurrency", type=int, metavar="N", help="How many tasks at once. [default: 50]"),
     click.option("--lease", type=DURATION, help="How long a dead worker keeps its tasks. [default: 30s]"),
     click.option(
-        "--shutdown-timeout",
-        type=DURATION,
-        help="How long to wait for handlers at the end. [default: 30s]",
+        "--shutdown-timeout", type=DURATION, help="How long to wait for handlers at the end. [default: 30s]"
     ),
     _allow_shell,
     click.option(

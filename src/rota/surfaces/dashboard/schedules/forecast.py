@@ -145,12 +145,7 @@ async def _still_made(visit: Visit) -> Response:
 
 
 def _bars(
-    visit: Visit,
-    spans: Sequence[ForecastSpan],
-    step: timedelta,
-    zone: ZoneInfo,
-    *,
-    is_linked: bool = True,
+    visit: Visit, spans: Sequence[ForecastSpan], step: timedelta, zone: ZoneInfo, *, is_linked: bool = True
 ) -> list[_Bar]:
     """One bar for each step, from the one that the first span is in."""
     size = step // MINUTE

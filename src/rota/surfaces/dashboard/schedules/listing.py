@@ -25,12 +25,7 @@ from .strip import small_strip
 LIMIT = 50
 RUNS = 30
 FILTERS = ("text", "kind", "tag", "timezone")
-SORTS = {
-    "newest": "newest first",
-    "name": "by name",
-    "next": "by next time",
-    "outcome": "failed first",
-}
+SORTS = {"newest": "newest first", "name": "by name", "next": "by next time", "outcome": "failed first"}
 WORDS = {
     "next": "by when they are due; those with no time to come are last",
     "outcome": "whose last run failed, in the last day, first; then the others by name",

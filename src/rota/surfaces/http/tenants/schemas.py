@@ -44,11 +44,7 @@ Command = Annotated[
     Json,
     WithJsonSchema(
         {
-            "anyOf": [
-                {"type": "string"},
-                {"type": "array", "items": {"type": "string"}},
-                {"type": "object"},
-            ],
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "object"}],
             "description": "python: the kind under which the function is registered. shell: a command line, or a list:"
             " a program and its arguments. http: a URL, after its method if that is not GET. Or an object with all that"
             " can be said of a shell command or a request.",
@@ -201,11 +197,7 @@ _RECURRING: dict[str, Any] = {
     "name": "daily-report",
     "description": "Generate daily sales report at 9 AM Eastern",
     "scheduleType": {"type": "recurring", "cron": "0 9 * * *", "timezone": "America/New_York"},
-    "target": {
-        "type": "workflow",
-        "workflowKind": "generate-sales-report",
-        "input": {"reportType": "daily"},
-    },
+    "target": {"type": "workflow", "workflowKind": "generate-sales-report", "input": {"reportType": "daily"}},
 }
 
 
@@ -267,10 +259,7 @@ class BackfillBody(
 
 
 class SpreadBody(
-    Body,
-    json_schema_extra={
-        "examples": [{"at": "2026-12-01T09:00:00Z", "overSeconds": 600, "dryRun": True}],
-    },
+    Body, json_schema_extra={"examples": [{"at": "2026-12-01T09:00:00Z", "overSeconds": 600, "dryRun": True}]}
 ):
     """Which minute to spread, and over how long: the busiest of the next 24 hours, over what helps enough, unless they
     are given. `dryRun` only says what would move; with its

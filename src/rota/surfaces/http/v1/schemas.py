@@ -190,15 +190,9 @@ ScheduleV1 = Annotated[
     Discriminator(_schedule_type),
 ]
 SCHEDULE_EXAMPLES: dict[str, Any] = {
-    "cron": {
-        "value": {"schedule_type": "cron", "cron_expression": "0 2 * * *", "enabled": True},
-    },
-    "interval": {
-        "value": {"schedule_type": "interval", "interval_seconds": 3600, "enabled": True},
-    },
-    "once": {
-        "value": {"schedule_type": "once", "run_at": "2030-10-20T14:00:00Z", "enabled": True},
-    },
+    "cron": {"value": {"schedule_type": "cron", "cron_expression": "0 2 * * *", "enabled": True}},
+    "interval": {"value": {"schedule_type": "interval", "interval_seconds": 3600, "enabled": True}},
+    "once": {"value": {"schedule_type": "once", "run_at": "2030-10-20T14:00:00Z", "enabled": True}},
 }
 
 

@@ -148,8 +148,7 @@ async def schedules(queue: OwnViewer, id: Id) -> Response:
 
 
 @router.get(
-    "/tasks/{id}/$schedules/{schedule_id}",
-    **documented(200, answers.TaskScheduleAnswer, **_SCHEDULES),
+    "/tasks/{id}/$schedules/{schedule_id}", **documented(200, answers.TaskScheduleAnswer, **_SCHEDULES)
 )
 async def get_schedule(queue: OwnViewer, id: Id, schedule_id: ScheduleId) -> Response:
     """One schedule of the task."""
@@ -157,8 +156,7 @@ async def get_schedule(queue: OwnViewer, id: Id, schedule_id: ScheduleId) -> Res
 
 
 @router.patch(
-    "/tasks/{id}/$schedules/{schedule_id}",
-    **documented(200, answers.TaskScheduleAnswer, **_SCHEDULES),
+    "/tasks/{id}/$schedules/{schedule_id}", **documented(200, answers.TaskScheduleAnswer, **_SCHEDULES)
 )
 async def change_schedule(
     queue: OwnOperator, id: Id, schedule_id: ScheduleId, body: schemas.TaskSchedulePatch

@@ -192,12 +192,7 @@ class ScheduleCalls(Calls):
     async def trigger_schedule(self, schedule_id: str, input: Any = UNSET) -> Task:
         """Run it now, beside its times (with another `input`, if one is given); the task."""
         work = commands.trigger_schedule(
-            self._new_id(),
-            self.tenant,
-            check_key(schedule_id),
-            self.actor,
-            input,
-            check=self._check_input,
+            self._new_id(), self.tenant, check_key(schedule_id), self.actor, input, check=self._check_input
         )
         return (await self._commit(work))[1]
 

@@ -10,10 +10,7 @@ from msgspec.structs import replace
 from ....domain.checks import check_input, check_text, shown
 from ....domain.errors import Invalid
 from ....domain.ids import derived_id
-from ....domain.model import (
-    Limits,
-    Task,
-)
+from ....domain.model import Limits, Task
 from ....domain.options import SubmitManyOptions, SubmitOptions
 from ....domain.task import Submission
 from ....domain.workflow import Signal, Step
