@@ -50,3 +50,20 @@ async def test_a_caller_who_gave_up_is_told_when_the_thread_is_free() -> None:
     await asyncio.wait_for(freed.wait(), 10)
     assert await threads.call(int) == 0
     threads.close(wait=True)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_may_end_after_the_loop_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the loop is closed just after it was looked at."""
+    threads, may_end = Threads(1, "late"), threading.Event()
+    loop = asyncio.new_event_loop()
+    monkeypatch.setattr(loop, "is_closed", lambda: False)
+
+    async def begin() -> None:
+        threads.call(may_end.wait)
+
+    loop.run_until_complete(begin())
+    [thread] = [each for each in threading.enumerate() if each.name == "late_0"]
+    loop.close()
+    may_end.set()
+    thread.join()

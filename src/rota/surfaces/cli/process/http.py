@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ....domain import recurrence
 from ....domain.errors import Invalid
 from ....engine.app import App
+from ....stores.threads import Threads
 from ...listening import PortTaken, find, is_installed, listen, url_of
 from ...python.client import Queue
 from ...settings import Settings
@@ -112,7 +112,9 @@ class ApiServer:
 
     async def _serve(self, queue: Queue, buffered: BufferedMetrics, until: asyncio.Event) -> None:
         stopping = asyncio.create_task(until.wait())
-        making = asyncio.ensure_future(in_daemon_thread(lambda: self._make(queue, buffered, until)))
+        thread = Threads(1, "rota-http-import")
+        making = thread.call(_switching_often, lambda: self._make(queue, buffered, until))
+        thread.close()
         await asyncio.wait({stopping, making}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not making.done():
@@ -156,32 +158,11 @@ async def _about_keys(queue: Queue) -> str:
     return f"there are none, so only this machine is answered; make one with: {MAKE_KEY}"
 
 
-async def in_daemon_thread(function: Callable[[], T]) -> T:
-    """As `asyncio.to_thread`, but the end of the process need not wait for it. Threads are switched more often
-    meanwhile, since something may be due on the event loop."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(result)  # type: ignore[arg-type]  # None only if T is
-
-    def work() -> None:
-        result, failure = None, None
-        usual = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_INTERVAL.total_seconds())
-        try:
-            result = function()
-        except BaseException as error:
-            failure = error
-        finally:
-            sys.setswitchinterval(usual)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    threading.Thread(target=work, name="rota-http-import", daemon=True).start()
-    return await answer
+def _switching_often(function: Callable[[], T]) -> T:
+    """Call the function. Threads are switched more often meanwhile, since something may be due on the event loop."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL.total_seconds())
+    try:
+        return function()
+    finally:
+        sys.setswitchinterval(usual)
