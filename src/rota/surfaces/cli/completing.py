@@ -4,8 +4,9 @@ Completion never fails: at worst it knows nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 from zoneinfo import available_timezones
 
 import click
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 AT_MOST = 1000
 """The number of names that are looked through."""
+Names = Callable[["Queue"], Awaitable[list[str]]]
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def _from_store(ask: Callable[[Queue], Awaitable[list[str]]]) -> Completion:
+def _from_store(ask: Names) -> Completion:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         flags = {
             name: value
@@ -37,44 +39,33 @@ def _from_store(ask: Callable[[Queue], Awaitable[list[str]]]) -> Completion:
     return complete
 
 
-async def _schedules(queue: Queue) -> list[str]:
-    return [each.key for each in await queue.list_schedules(limit=AT_MOST)]
+def _names(ask: Callable[[Queue], Awaitable[Iterable[Any]]], field: str) -> Names:
+    """The names of the records that are asked for, which they have in this field."""
+    named = attrgetter(field)
 
+    async def names(queue: Queue) -> list[str]:
+        return [named(each) for each in await ask(queue)]
 
-async def _templates(queue: Queue) -> list[str]:
-    return [each.alias for each in await queue.list_templates(limit=AT_MOST)]
-
-
-async def _calendars(queue: Queue) -> list[str]:
-    return [each.name for each in await queue.list_calendars()]
-
-
-async def _tenants(queue: Queue) -> list[str]:
-    return [each.tenant.id for each in await queue.list_tenants()]
+    return names
 
 
 async def _keys(queue: Queue) -> list[str]:
     return [each.name for each in await queue.list_keys(limit=AT_MOST) if each.revoked_at is None]
 
 
-schedules = _from_store(_schedules)
-templates = _from_store(_templates)
-calendars = _from_store(_calendars)
-
-
-@_from_store
-async def task_ids(queue: Queue) -> list[str]:
-    return [each.id for each in await queue.list(limit=AT_MOST)]
-
-
-@_from_store
-async def workflow_ids(queue: Queue) -> list[str]:
-    return [each.id for each in await queue.list(limit=AT_MOST, workflow=True)]
-
-
-@_from_store
-async def queues(queue: Queue) -> list[str]:
-    return [each.name for each in await queue.list_queues()]
+_NAMES: Mapping[str, Names] = {
+    "schedule": _names(lambda queue: queue.list_schedules(limit=AT_MOST), "key"),
+    "template": _names(lambda queue: queue.list_templates(limit=AT_MOST), "alias"),
+    "calendar": _names(lambda queue: queue.list_calendars(), "name"),
+    "tenant": _names(lambda queue: queue.list_tenants(), "tenant.id"),
+    "key": _keys,
+}
+schedules = _from_store(_NAMES["schedule"])
+templates = _from_store(_NAMES["template"])
+calendars = _from_store(_NAMES["calendar"])
+queues = _from_store(_names(lambda queue: queue.list_queues(), "name"))
+task_ids = _from_store(_names(lambda queue: queue.list(limit=AT_MOST), "id"))
+workflow_ids = _from_store(_names(lambda queue: queue.list(limit=AT_MOST, workflow=True), "id"))
 
 
 @_from_store
@@ -93,15 +84,6 @@ def zones(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     return [zone for zone in named if zone.lower().startswith(text)] or [
         zone for zone in named if text in zone.lower()
     ]
-
-
-_NAMES = {
-    "schedule": _schedules,
-    "template": _templates,
-    "calendar": _calendars,
-    "tenant": _tenants,
-    "key": _keys,
-}
 
 
 async def suggested(queue: Queue, problem: NotFound) -> NotFound:
