@@ -5,7 +5,7 @@ The first worker stops while the order waits to be paid; another one goes on wit
 prints
 
     reserved lamp
-    waits for ('receive:paid', 'sleep')
+    waits for receive:paid sleep
     charged 40 for lamp
     {'sku': 'lamp', 'paid': 40}
     reserved chair
@@ -68,7 +68,7 @@ async def main() -> None:
     async with rota.connect("memory:") as queue:
         async with a_worker(queue):
             lamp = await queue.start_workflow("order", {"sku": "lamp"})
-            print("waits for", (await parked(queue, lamp.id)).waits_for)
+            print("waits for", *(await parked(queue, lamp.id)).waits_for)
         await queue.signal(lamp.id, "paid", 40)  # nobody runs it now; nothing is lost
         async with a_worker(queue):
             print((await queue.wait(lamp.id, timeout=30)).output)

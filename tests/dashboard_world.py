@@ -18,16 +18,18 @@ from rota.domain.model import (
     Failure,
     LogLine,
     NodeState,
+    OpenWait,
     Run,
     RunReason,
     RunStatus,
     RunTrigger,
     Schedule,
+    StepKind,
     Task,
     TaskStatus,
 )
 from rota.domain.schedule.run import run_id
-from rota.domain.workflow import Step, StepKind, StepStatus, step_id
+from rota.domain.workflow import Step, StepStatus, step_id
 from rota.stores.base import Tx
 
 __all__ = ["furnish", "with_ledger"]
@@ -166,13 +168,14 @@ async def _workflows(queue: Queue) -> None:
     child = await queue.submit("invoice", {"order": 4711})
     now = await queue.now()
     began = now - timedelta(minutes=6)
+    waited = (OpenWait(StepKind.RECEIVE, "paid"), OpenWait(StepKind.CHILD, "invoice"))
 
     async def work(tx: Tx) -> None:
         found = await tx.get_many(Task, [waits.id, broken.id])
         for id, is_broken in ((waits.id, False), (broken.id, True)):
             task = found[id]
             steps = _steps(task, began, is_broken=is_broken, child=child.id)
-            changes: dict[str, Any] = {"waits_for": ("receive:paid", "invoice"), "live_children": 1}
+            changes: dict[str, Any] = {"waits_for": waited, "live_children": 1}
             if is_broken:
                 changes = {"status": TaskStatus.FAILED, "completed_at": steps[-1].completed_at}
                 changes["error"] = steps[-1].error

@@ -27,6 +27,7 @@ from rota.domain.model import (
     RunStatus,
     Schedule,
     ScheduleStatus,
+    StepKind,
     Task,
     TaskStatus,
     TaskTarget,
@@ -38,7 +39,7 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron, Interval
-from rota.domain.workflow import Signal, Step, StepKind, StepStatus
+from rota.domain.workflow import Signal, Step, StepStatus
 from stores import START
 
 _numbers = count(1)

@@ -181,6 +181,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     rota.ShellCommand,
     rota.HttpRequest,
     rota.Step,
+    rota.OpenWait,
     rota.Signal,
     rota.Tenant,
     rota.Limits,

@@ -35,6 +35,7 @@ from .domain.model import Limits as Limits
 from .domain.model import LogLine as LogLine
 from .domain.model import MissedRunPolicy as MissedRunPolicy
 from .domain.model import NodeState as NodeState
+from .domain.model import OpenWait as OpenWait
 from .domain.model import OverlapPolicy as OverlapPolicy
 from .domain.model import PausedQueue as PausedQueue
 from .domain.model import RetryPolicy as RetryPolicy
@@ -46,6 +47,7 @@ from .domain.model import Runtime as Runtime
 from .domain.model import RunTrigger as RunTrigger
 from .domain.model import Schedule as Schedule
 from .domain.model import ScheduleStatus as ScheduleStatus
+from .domain.model import StepKind as StepKind
 from .domain.model import Task as Task
 from .domain.model import TaskStatus as TaskStatus
 from .domain.model import TaskTarget as TaskTarget
@@ -77,7 +79,6 @@ from .domain.schedule.why import Why as Why
 from .domain.serving import Waiting as Waiting
 from .domain.workflow import Signal as Signal
 from .domain.workflow import Step as Step
-from .domain.workflow import StepKind as StepKind
 from .domain.workflow import StepStatus as StepStatus
 from .engine.artifacts import OpenArtifact as OpenArtifact
 from .engine.commands import Retention as Retention

@@ -53,6 +53,7 @@ def test_a_workflow_from_start_to_end() -> None:
     rota("tick ordering:app")
     shown = rota(f"workflow show {run}").stdout
     assert "waits for: receive:paid" in shown
+    assert document(f"workflow show {run}")["waits_for"] == ["receive:paid"]
     assert "code version: 1" in shown
     assert '"lamp"' in next(line for line in shown.splitlines() if "reserve" in line)
     assert document("workflow list --status pending")["tasks"][0]["id"] == run

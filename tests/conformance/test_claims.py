@@ -12,7 +12,7 @@ from records import gate, paused_queue, task
 from rota.domain import task as life
 from rota.domain import workflow
 from rota.domain.errors import Refused
-from rota.domain.model import FOREVER, Failure, Gate, Limit, Task, TaskStatus
+from rota.domain.model import FOREVER, Failure, Gate, Limit, StepKind, Task, TaskStatus
 from rota.domain.task import Completed, Defaults, Failed, Released
 from rota.engine.commands import Claim, Result, claim_tasks, settle_tasks
 from rota.stores.base import Store
@@ -73,7 +73,7 @@ async def test_a_claim_passes_over_paused_queues_and_what_it_has_begun(store: St
 async def test_a_parked_workflow_goes_on_and_did_not_come_back(store: Store) -> None:
     await put(store, flow("a"))
     [begun] = await claimed(store)
-    wait = workflow.Wait(key="sleep", kind=workflow.StepKind.SLEEP, delay=timedelta(0))
+    wait = workflow.Wait(key="sleep", kind=StepKind.SLEEP, delay=timedelta(0))
     now = await store.now()
     step = workflow.open_wait(begun, wait, now)
     [parked] = await put(store, workflow.park(begun, [wait], [step], now + LEASE))
@@ -89,7 +89,7 @@ async def test_a_parked_workflow_goes_on_and_did_not_come_back(store: Store) -> 
 async def test_a_workflow_that_waits_for_no_time_is_parked_until_the_end_of_time(store: Store) -> None:
     await put(store, flow("a"))
     [begun] = await claimed(store)
-    wait = workflow.Wait(key="receive:paid", kind=workflow.StepKind.RECEIVE, name="paid")
+    wait = workflow.Wait(key="receive:paid", kind=StepKind.RECEIVE, name="paid")
     step = workflow.open_wait(begun, wait, begun.updated_at)
     [parked] = await put(store, workflow.park(begun, [wait], [step], begun.updated_at))
     assert await get(store, Task, "a") == parked

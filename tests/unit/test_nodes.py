@@ -9,7 +9,7 @@ import pytest
 
 from records import node, paused_queue, task
 from rota.domain import serving as fleet
-from rota.domain.model import FOREVER, NodeState, PausedQueue, TaskStatus
+from rota.domain.model import FOREVER, NodeState, OpenWait, PausedQueue, StepKind, TaskStatus
 from rota.domain.serving import explain
 from stores import START
 
@@ -94,6 +94,8 @@ def test_a_scheduler_is_silent_if_all_are() -> None:
 
 FULL = node("w", slots=2, running={"report": 2})
 FREE = node("w", slots=2, running={"report": 1})
+BILL = OpenWait(StepKind.CHILD, "child:bill")
+PAID = OpenWait(StepKind.RECEIVE, "paid")
 PAUSED = paused_queue(queue="default", note="moving", paused_by="ann", paused_at=START - MINUTE)
 
 
@@ -109,20 +111,20 @@ PAUSED = paused_queue(queue="default", note="moving", paused_by="ann", paused_at
             "it is due in 1 minute; nobody handles `sned`; did you mean `send`?",
         ),
         (
-            {"waits_for": ("child:bill", "receive:paid"), "available_at": FOREVER},
+            {"waits_for": (BILL, PAID), "available_at": FOREVER},
             [FREE],
             PAUSED,
             "dependency",
             "it waits for child:bill or the signal paid",
         ),
         (
-            {"waits_for": ("sleep",), "available_at": START + MINUTE},
+            {"waits_for": (OpenWait(StepKind.SLEEP, "sleep"),), "available_at": START + MINUTE},
             [FREE],
             None,
             "dependency",
             "it waits for sleep, at most 1 minute more",
         ),
-        ({"waits_for": ("child:bill",)}, [FREE], None, "ready", "a worker should take it any moment"),
+        ({"waits_for": (BILL,)}, [FREE], None, "ready", "a worker should take it any moment"),
         ({}, [FREE], PAUSED, "queue_paused", "queue default was paused by ann 1 minute ago (moving)"),
         ({}, [], None, "no_worker", "no worker is known; start one with `rota worker module:app`"),
         (

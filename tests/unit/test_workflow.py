@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from records import task
 from rota.domain import workflow
-from rota.domain.model import TaskStatus
-from rota.domain.workflow import StepKind, Wait
+from rota.domain.model import StepKind, TaskStatus
+from rota.domain.workflow import Wait
 from stores import START
 
 LATER = START + timedelta(minutes=1)

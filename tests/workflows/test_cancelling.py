@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 import rota
 from records import task
-from rota import TaskStatus
-from rota.domain.workflow import StepKind, Wait
+from rota import OpenWait, TaskStatus
+from rota.domain.model import StepKind
+from rota.domain.workflow import Wait
 from rota.engine.commands.workflows import Parting, wait_or_park
 from simulation.faults import Fault, Node, Plan
 from stores import put
@@ -227,7 +228,7 @@ async def test_a_cancel_of_a_parked_run_that_waits_for_a_worker_is_kept(world: W
         task = await world.queue.start_workflow("order")
         await world.at(15 * SECOND)
     parked = await world.queue.get(task.id)
-    assert (parked.status, parked.waits_for) == (TaskStatus.PENDING, ("sleep",))
+    assert (parked.status, parked.waits_for) == (TaskStatus.PENDING, (OpenWait(StepKind.SLEEP, "sleep"),))
     asked = await world.queue.cancel(task.id)
     assert (asked.status, asked.cancel_requested) == (TaskStatus.PENDING, True)
     assert (await world.queue.cancel(task.id)).cancel_requested, "asked again: nothing new"

@@ -11,7 +11,8 @@ import pytest
 
 import rota
 from rota import TaskStatus, testing
-from rota.domain.workflow import StepKind, Tried, Tries
+from rota.domain.model import StepKind
+from rota.domain.workflow import Tried, Tries
 from rota.engine.commands import record_steps
 from worlds import DAY, HOUR, MINUTE, SECOND, START, World
 

@@ -215,12 +215,11 @@ def _of_running(task: Task, now: datetime, nodes: Sequence[NodeState]) -> Waitin
 
 def waited_for(task: Task, now: datetime) -> str:
     """The things that a parked workflow waits for, in words."""
-    labels = [
-        f"the signal {label.removeprefix('receive:')}" if label.startswith("receive:") else label
-        for label in task.waits_for
-    ]
     is_bounded = task.available_at < FOREVER
-    return " or ".join(labels) + f", at most {length(task.available_at - now)} more" * is_bounded
+    return (
+        " or ".join(wait.words for wait in task.waits_for)
+        + f", at most {length(task.available_at - now)} more" * is_bounded
+    )
 
 
 def _paused(paused: PausedQueue, now: datetime) -> str:

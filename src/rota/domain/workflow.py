@@ -32,7 +32,9 @@ from .model import (
     Limits,
     LogLine,
     NodeState,
+    OpenWait,
     Record,
+    StepKind,
     Task,
     TaskStatus,
 )
@@ -46,16 +48,6 @@ MOST_CHILDREN = 1_000
 UNDO = "undo:"
 PATIENCE = timedelta(minutes=10)
 """A thing that should have happened so long ago does not happen by itself."""
-
-
-class StepKind(StrEnum):
-    """The kinds of things that a workflow asks for."""
-
-    STEP = "step"
-    CHILD = "child"
-    SLEEP = "sleep"
-    RECEIVE = "receive"
-    UNDO = "undo"
 
 
 class StepStatus(StrEnum):
@@ -115,9 +107,9 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     child: Submission | None = None
 
     @property
-    def label(self) -> str:
-        """The name under which the task says that it waits for it."""
-        return f"receive:{self.name}" if self.kind is StepKind.RECEIVE else self.key
+    def open(self) -> OpenWait:
+        """The wait as the task says it while it is parked."""
+        return OpenWait(self.kind, self.name or self.key)
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,7 +315,7 @@ def park(
         status=TaskStatus.PENDING,
         available_at=max(wake_at, now),
         updated_at=now,
-        waits_for=tuple(dict.fromkeys(wait.label for wait in waits)),
+        waits_for=tuple(dict.fromkeys(wait.open for wait in waits)),
         progress=task.progress if progress is None else progress,
         logs=logged(task, logs),
         retries=0,
@@ -341,7 +333,9 @@ def send(task: Task, signal: Signal, now: datetime) -> Task:
         raise Refused("not_a_workflow", task=task.id, kind=task.kind)
     if task.unread_signals >= MOST_UNREAD:
         raise Refused("too_many_signals", task=task.id, most=MOST_UNREAD)
-    return replace(_woken(task, f"receive:{signal.name}", now), unread_signals=task.unread_signals + 1)
+    return replace(
+        _woken(task, OpenWait(StepKind.RECEIVE, signal.name), now), unread_signals=task.unread_signals + 1
+    )
 
 
 def child_ended(parent: Task, step: Step, child: Task, now: datetime) -> tuple[Task, Step]:
@@ -349,7 +343,7 @@ def child_ended(parent: Task, step: Step, child: Task, now: datetime) -> tuple[T
     if step.is_over or not parent.is_live or step.rewinds != parent.rewinds:
         return parent, step
     parent = replace(
-        _woken(parent, step.key, now),
+        _woken(parent, OpenWait(StepKind.CHILD, step.key), now),
         live_children=max(parent.live_children - 1, 0),
     )
     step = replace(step, completed_at=now, updated_at=now)
@@ -363,14 +357,15 @@ def child_ended(parent: Task, step: Step, child: Task, now: datetime) -> tuple[T
 
 
 def restart(task: Task, input: Any, now: datetime) -> Task:
-    """The same run from the top, with another input and the code of today. Its steps go, its signals stay."""
+    """The same run from the top, with another input and the code of today. Its steps go, its signals stay. It goes
+    on at once, as after a sleep of no time."""
     return replace(
         task,
         status=TaskStatus.PENDING,
         input=input,
         rewinds=task.rewinds + 1,
         workflow_version=None,
-        waits_for=("restart",),
+        waits_for=(OpenWait(StepKind.SLEEP, "restart"),),
         available_at=now,
         updated_at=now,
         retries=0,
@@ -385,12 +380,8 @@ def kept_steps(task: Task, steps: Sequence[Step], from_step: str | None) -> list
     but the one that failed last, and of a run that was undone those before the first that was."""
     mine = [step for step in steps if step.rewinds == task.rewinds]
     by_key = {step.key: step for step in mine}
-    undone = [
-        by_key[step.key.removeprefix(UNDO)]
-        for step in mine
-        if step.kind is StepKind.UNDO and step.status is StepStatus.COMPLETED
-    ]
-    first_undone = min(undone, key=_place, default=None)
+    undone = {step.key for step in mine if step.kind is StepKind.UNDO and step.status is StepStatus.COMPLETED}
+    first_undone = min((step for step in mine if f"{UNDO}{step.key}" in undone), key=_place, default=None)
     if from_step is None:
         limit = None if first_undone is None else _place(first_undone)
         failed = max((step for step in mine if step.status is StepStatus.FAILED), key=_place, default=None)
@@ -434,7 +425,7 @@ def stranded(task: Task, alive: Sequence[NodeState]) -> str | None:
 def may_wait_in_vain(task: Task, now: datetime) -> bool:
     """Whether its steps are worth a look: it waits for a child, or something was due long ago."""
     is_late = task.available_at < now - PATIENCE
-    return is_late or any(label.startswith("child:") for label in task.waits_for)
+    return is_late or any(wait.kind is StepKind.CHILD for wait in task.waits_for)
 
 
 def waits_in_vain(task: Task, step: Step, child: Task | None, now: datetime) -> str | None:
@@ -453,9 +444,9 @@ def unheard(task: Task, signal: Signal, now: datetime) -> str | None:
     """That a run which is parked does not wait for a signal that came long ago; None: it does, or may soon."""
     if task.status is not TaskStatus.PENDING or not task.waits_for or signal.at > now - PATIENCE:
         return None
-    if f"receive:{signal.name}" in task.waits_for:
+    if OpenWait(StepKind.RECEIVE, signal.name) in task.waits_for:
         return None
-    since, waits = f"{signal.at:%Y-%m-%d %H:%M}", ", ".join(task.waits_for)
+    since, waits = f"{signal.at:%Y-%m-%d %H:%M}", ", ".join(map(str, task.waits_for))
     return f"{task.kind} {task.id} has not received {signal.name!r} since {since}; it waits for {waits}"
 
 
@@ -472,8 +463,8 @@ def _new_step(task: Task, key: str, kind: StepKind, now: datetime) -> Step:
     )
 
 
-def _woken(task: Task, label: str, now: datetime) -> Task:
-    waits = task.status is TaskStatus.PENDING and label in task.waits_for
+def _woken(task: Task, wait: OpenWait, now: datetime) -> Task:
+    waits = task.status is TaskStatus.PENDING and wait in task.waits_for
     return replace(task, available_at=min(task.available_at, now)) if waits else task
 
 

@@ -40,12 +40,13 @@ from ..domain.model import (
     Record,
     Run,
     Schedule,
+    StepKind,
     Task,
     TaskStatus,
     Template,
     Tenant,
 )
-from ..domain.workflow import Step, StepKind
+from ..domain.workflow import Step
 from ..stores.base import Store, Tx
 from ..stores.queries import (
     Cursor,

@@ -129,6 +129,7 @@ def _told(record: msgspec.Struct) -> dict[str, Any]:
     match record:
         case Task():
             shape = fields_of(record, leave_out=("kind", "history", "lease_id"))
+            shape["waits_for"] = [str(wait) for wait in record.waits_for]
             return {"id": shape.pop("id"), "task_type": record.kind, "status": shape.pop("status"), **shape}
         case Change():
             shape = fields_of(record)

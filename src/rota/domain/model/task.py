@@ -194,6 +194,30 @@ class Runnable(Record, frozen=True, kw_only=True):
     limit_key: str | None = None
 
 
+class StepKind(StrEnum):
+    """The kinds of things that a workflow asks for."""
+
+    STEP = "step"
+    CHILD = "child"
+    SLEEP = "sleep"
+    RECEIVE = "receive"
+    UNDO = "undo"
+
+
+class OpenWait(msgspec.Struct, frozen=True):
+    """What a parked workflow waits for: a signal by its name, anything else by the key of its step."""
+
+    kind: StepKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"receive:{self.name}" if self.kind is StepKind.RECEIVE else self.name
+
+    @property
+    def words(self) -> str:
+        return f"the signal {self.name}" if self.kind is StepKind.RECEIVE else self.name
+
+
 class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"):
     """One piece of work. `scheduled_at` is the time of the schedule that it runs for, if a schedule started it; `trace`
     is the W3C traceparent of its submission; `command` is that of its template, if no function runs it. `awaited`: its
@@ -239,7 +263,7 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     progress: Any = None
     workflow_version: int | None = None
     rewinds: int = 0
-    waits_for: tuple[str, ...] = ()
+    waits_for: tuple[OpenWait, ...] = ()
     unread_signals: int = 0
     live_children: int = 0
     parent_id: str | None = None

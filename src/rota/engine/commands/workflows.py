@@ -16,12 +16,13 @@ from ...domain.errors import Refused
 from ...domain.model import (
     Failure,
     LogLine,
+    StepKind,
     Task,
     TaskStatus,
     Tenant,
 )
 from ...domain.task import Submission, check_held
-from ...domain.workflow import Signal, Step, StepKind, StepStatus, Tries, Wait
+from ...domain.workflow import Signal, Step, StepStatus, Tries, Wait
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, SignalList, StepList, TaskList
 from ..work import as_work

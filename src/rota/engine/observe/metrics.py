@@ -31,9 +31,8 @@ from prometheus_client.registry import Collector
 
 from ...domain import serving
 from ...domain.errors import StoreError, Unavailable
-from ...domain.model import ChangeType, RunStatus, RunTrigger, Task, TaskStatus
+from ...domain.model import ChangeType, RunStatus, RunTrigger, StepKind, Task, TaskStatus
 from ...domain.schedule.run import follows, is_by_hand
-from ...domain.workflow import StepKind
 from ...stores.base import Store, Tx
 from ...stores.queries import AlarmList, DueSchedules, NodeList, OpenTasks, PastExpiry, ScheduleList
 from ..clock import Clock, SystemClock

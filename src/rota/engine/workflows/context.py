@@ -18,11 +18,12 @@ from ...domain.ids import derived_id
 from ...domain.model import (
     Limits,
     RetryPolicy,
+    StepKind,
     Task,
 )
 from ...domain.options import Duration, SubmitOptions, names_of
 from ...domain.task import Submission, check_submission
-from ...domain.workflow import Step, StepKind, Wait
+from ...domain.workflow import Step, Wait
 from ..app import App
 from ..executor import Context
 from ..handlers.functions import Handler, TaskFunction

@@ -28,9 +28,10 @@ from ...domain import workflow
 from ...domain.errors import Refused, StepFailed
 from ...domain.model import (
     RetryPolicy,
+    StepKind,
     Task,
 )
-from ...domain.workflow import UNDO, Step, StepKind, StepStatus, Wait
+from ...domain.workflow import UNDO, Step, StepStatus, Wait
 from .event_loop import CodeBranch, WorkflowLoop
 
 CANCELLED = "the workflow is cancelled"

@@ -26,10 +26,11 @@ from ...domain.checks import check_input
 from ...domain.errors import Invalid, PermanentError, Refused, StoreError, Unavailable
 from ...domain.model import (
     Failure,
+    StepKind,
     Task,
 )
 from ...domain.task import Cancelled, Failed, Outcome, Released, backoff
-from ...domain.workflow import Step, StepKind, Tried, Tries, Wait
+from ...domain.workflow import Step, Tried, Tries, Wait
 from ...stores.base import Store, Work
 from ...stores.threads import Threads
 from ..app import App

@@ -97,7 +97,7 @@ def _fields(
         yield "code version", str(task.workflow_version)
     if task.waits_for and task.status == "pending":
         until = "" if task.available_at.year == 9999 else f", until {screen.clock(task.available_at)}"
-        yield "waits for", ", ".join(task.waits_for) + until
+        yield "waits for", ", ".join(map(str, task.waits_for)) + until
     for signal in unread:
         yield "unread signal", f"{signal.name}, sent by {signal.actor} {screen.when(signal.at, now)}"
     for name in ("created_at", "started_at", "completed_at"):
@@ -136,7 +136,7 @@ def _result(screen: Screen, step: Step) -> str:
 
 def _advice(task: Task) -> str:
     """The next sensible command."""
-    waited = [label.removeprefix("receive:") for label in task.waits_for if label.startswith("receive:")]
+    waited = [wait.name for wait in task.waits_for if wait.kind == "receive"]
     if task.status == "pending" and waited:
         return f"rota workflow signal {task.id} {waited[0]} '{{}}'"
     if task.status in ("failed", "cancelled"):

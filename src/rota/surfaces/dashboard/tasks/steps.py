@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ....domain.model import FOREVER, Task
-from ....domain.workflow import Step, StepKind
+from ....domain.model import FOREVER, StepKind, Task
+from ....domain.workflow import Step
 from ....engine.queries.workflows import RunTree
 from ..texts import took
 

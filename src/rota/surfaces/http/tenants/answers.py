@@ -22,6 +22,7 @@ from ....domain.model import (
     RunTrigger,
     Schedule,
     ScheduleStatus,
+    StepKind,
     Target,
     Task,
     TaskStatus,
@@ -31,7 +32,7 @@ from ....domain.model import (
 )
 from ....domain.options import TaskOptions, options_of
 from ....domain.serving import Waiting, WaitReason
-from ....domain.workflow import StepKind, StepStatus
+from ....domain.workflow import StepStatus
 from ...attempts import Attempt, attempts_of
 from ...shapes import Answer, ItemsAnswer, PageAnswer, Time, fields_of, listed, shaped
 from ..fields import body_name, camel, camel_keys
@@ -398,16 +399,17 @@ def _option_value(value: Any) -> Any:
 
 
 def execution(record: Task) -> ExecutionAnswer:
-    return shaped(ExecutionAnswer, record, type=_type(record))
+    return shaped(ExecutionAnswer, record, **_of_execution(record))
 
 
 def one_execution(record: Task, waiting: Waiting | None) -> OneExecutionAnswer:
     about = None if waiting is None else WaitingAnswer(reason=waiting.reason, explanation=str(waiting))
-    return shaped(OneExecutionAnswer, record, type=_type(record), waiting=about)
+    return shaped(OneExecutionAnswer, record, waiting=about, **_of_execution(record))
 
 
-def _type(record: Task) -> str:
-    return "workflow" if record.is_workflow else "task"
+def _of_execution(record: Task) -> dict[str, Any]:
+    waits = tuple(str(wait) for wait in record.waits_for)
+    return {"type": "workflow" if record.is_workflow else "task", "waits_for": waits}
 
 
 def attempts(record: Task) -> AttemptsAnswer:
