@@ -178,7 +178,8 @@ async def test_sql_submits_what_python_would(url: str) -> None:
         id = await connection.fetchval(
             "select rota.submit('mail', '{\"to\": [1, null]}', priority => 9, tags => '{x,y}', queue => 'q',"
             " schedule_at => $1, expires_at => $1::timestamptz + interval '1 hour', max_retries => 2,"
-            " timeout_seconds => 1.5, metadata => '{\"a\": 1}')",
+            " timeout_seconds => 1.5, metadata => '{\"a\": 1}', max_reschedules => 3, limit_key => 'acme',"
+            ' retry_policy => \'{"initial_seconds": 0.5, "jitter": 0}\')',
             later,
         )
         await commit()
@@ -186,6 +187,7 @@ async def test_sql_submits_what_python_would(url: str) -> None:
         wanted = await queue.submit(
             "mail", {"to": [1, None]}, priority=9, tags=["x", "y"], queue="q", schedule_at=later,
             expires_at=later + timedelta(hours=1), max_retries=2, timeout=1.5, metadata={"a": 1},
+            max_reschedules=3, limit_key="acme", retry_policy=rota.RetryPolicy(initial=0.5, jitter=0),
         )  # fmt: skip
         assert _facts(stored) == _facts(wanted)
         assert [row.id for row in await queue.list(tag="y", queue="q")] == [wanted.id, stored.id]
@@ -252,6 +254,15 @@ async def test_sql_keeps_to_the_limit_of_pending_tasks(url: str) -> None:
         ("submit('no blanks')", "kind"),
         ("submit(null)", "kind"),
         ("submit('a', priority => 256)", "priority"),
+        ("submit('a', retry_policy => '[1]')", "retry_policy: give a JSON object"),
+        (
+            "submit('a', retry_policy => '{\"initial\": 1}')",
+            "retry_policy: there is no 'initial'; accepted are initial_seconds, maximum_seconds, multiplier, jitter",
+        ),
+        ("submit('a', retry_policy => '{\"jitter\": \"1\"}')", "retry_policy: jitter is not a number"),
+        ("submit('a', retry_policy => '{\"jitter\": 2}')", "retry_policy: jitter is not accepted"),
+        ("submit('a', retry_policy => '{\"maximum_seconds\": 1e400}')", "retry_policy.maximum_seconds"),
+        ("submit('a', ttl_seconds => 1, expires_at => now())", "ttl_seconds: expires_at is given, too"),
         ("submit('a', queue => '')", "queue"),
         ("submit('a', tags => '{a b}')", "tags"),
         ("submit('a', metadata => '[1]')", "metadata"),
@@ -340,6 +351,13 @@ async def test_sql_accepts_all_that_python_can_read(url: str) -> None:
         await connection.close()
 
 
+async def test_sql_takes_no_parameter_that_there_is_not(url: str) -> None:
+    connection = await asyncpg.connect(dsn(url))
+    with pytest.raises(asyncpg.UndefinedFunctionError):
+        await connection.fetchval("select rota.submit('mail', unique_for => '5m')")
+    await connection.close()
+
+
 async def test_the_id_that_sql_returns_joins_with_the_table(url: str) -> None:
     connection = await asyncpg.connect(dsn(url))
     await connection.execute("create table orders as select rota.submit('mail', '{}') as task_id")
@@ -391,6 +409,13 @@ def _random_call(random: Random) -> tuple[str, list[Any]]:
         "expires_at": ("timestamptz", times),
         "max_retries": ("integer", numbers),
         "timeout_seconds": ("double precision", seconds),
+        "ttl_seconds": ("double precision", seconds),
+        "max_reschedules": ("integer", numbers),
+        "retry_policy": (
+            "text",
+            [*json, '{"initial_seconds": 1e-400}', '{"jitter": 1e-400, "multiplier": 1e400}'],
+        ),
+        "limit_key": ("text", texts),
         "idempotency_key": ("text", texts),
         "metadata": ("text", json),
         "tags": ("text[]", [[], None, ["a"], ["a", None], ["a b"], ["a", "a"], ["x"] * 40]),
@@ -398,7 +423,9 @@ def _random_call(random: Random) -> tuple[str, list[Any]]:
         "actor": ("text", texts),
     }
     named = random.sample(list(accepted), random.randint(0, 3))
-    if "metadata" in named and "input" not in named:  # a text of metadata alone is read by PostgreSQL itself
+    if {"metadata", "retry_policy"} & {
+        *named
+    } and "input" not in named:  # then PostgreSQL itself reads the text
         named.append("input")
     values = [random.choice([*["a"] * 16, *texts]), *(random.choice(accepted[name][1]) for name in named)]
     words = [f"{name} => ${place}::{accepted[name][0]}" for place, name in enumerate(named, start=2)]

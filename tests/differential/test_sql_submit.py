@@ -8,8 +8,11 @@ assigned, and so printable in a tenant's name, depends on the version of Unicode
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from math import isfinite
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 from unicodedata import category
@@ -22,7 +25,8 @@ from postgres_server import new_database
 from records import tenant
 from rota.domain.errors import Invalid
 from rota.domain.ids import derived_id
-from rota.domain.model import Limits, Task
+from rota.domain.model import Limits, RetryPolicy, Task
+from rota.domain.options import Duration, RetryPolicyOptions, SubmitOptions, options_of, value_type
 from rota.domain.task import Submission, admit
 from rota.domain.tenants import check_tenant
 from rota.engine.clock import SystemClock
@@ -35,6 +39,12 @@ NUMBER, BATCH = 2_000, 250
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SMALL = Limits(input_bytes=60)
 ACTOR = "someone"
+OPTIONS = options_of(SubmitOptions)
+LEFT_OUT = {
+    "unique_by": "an input is told by its JSON as Python writes it, and jsonb writes numbers differently",
+    "unique_for": "it is a unique_by for a while",
+}
+"""The options that SQL does not take, and why."""
 
 TRY = """
 create function pg_temp.try_submit(asked json) returns json language plpgsql as $$
@@ -42,13 +52,14 @@ declare
   id text;
 begin
   select rota.submit(
-    kind, input, queue, priority, schedule_at, expires_at, max_retries, timeout_seconds, idempotency_key, metadata,
-    tags, tenant, actor
+    kind, input, queue, priority, schedule_at, expires_at, ttl_seconds, max_retries, max_reschedules, retry_policy,
+    timeout_seconds, limit_key, idempotency_key, metadata, tags, tenant, actor
   ) into id
   from json_to_record(asked) as given (
     kind text, input text, queue text, priority integer, schedule_at timestamptz, expires_at timestamptz,
-    max_retries integer, timeout_seconds double precision, idempotency_key text, metadata text, tags text[],
-    tenant text, actor text
+    ttl_seconds double precision, max_retries integer, max_reschedules integer, retry_policy text,
+    timeout_seconds double precision, limit_key text, idempotency_key text, metadata text, tags text[], tenant text,
+    actor text
   );
   return json_build_object('id', id);
 exception when invalid_parameter_value then
@@ -82,8 +93,12 @@ class Asked(NamedTuple):
             "priority": asked.priority,
             "schedule_at": asked.schedule_at and asked.schedule_at.isoformat(),
             "expires_at": asked.expires_at and asked.expires_at.isoformat(),
+            "ttl_seconds": None if asked.ttl is None else str(asked.ttl),
             "max_retries": asked.max_retries,
+            "max_reschedules": asked.max_reschedules,
+            "retry_policy": _policy_as_json(asked.retry_policy),
             "timeout_seconds": None if asked.timeout is None else str(asked.timeout),
+            "limit_key": asked.limit_key,
             "idempotency_key": asked.idempotency_key,
             "metadata": json.dumps(asked.metadata),
             "tags": list(asked.tags),
@@ -91,6 +106,24 @@ class Asked(NamedTuple):
             "actor": ACTOR,
         }
         return json.dumps(values)
+
+
+def _policy_as_json(given: RetryPolicy | None) -> str | None:
+    if given is None:
+        return None
+    usual, parts = RetryPolicy(), {}
+    for name in given.__struct_fields__:
+        part = getattr(given, name)
+        if part != getattr(usual, name):
+            parts[_in_sql(RetryPolicyOptions, name)] = (
+                part.total_seconds() if isinstance(part, timedelta) else part
+            )
+    return json.dumps(parts)
+
+
+def _in_sql(shape: type, name: str) -> str:
+    """The name of an option in SQL. A duration says that its number is of seconds."""
+    return f"{name}_seconds" if value_type(shape, name) == Duration else name
 
 
 def admitted(asked: Asked, id: str, now: datetime) -> Task:
@@ -105,6 +138,8 @@ def refused_fields(asked: Asked) -> set[str]:
     found = set() if key is None or 1 <= len(key) <= 255 else {"idempotency_key"}
     plain, owner = Submission(kind="a"), "small" if asked.limits is SMALL else "default"
     alone = [Asked(plain, asked.tenant)]
+    if asked.submission.ttl is not None and asked.submission.expires_at is not None:
+        found.add("ttl_seconds")
     for name in FIELDS:
         value = getattr(asked.submission, name)
         if value is not getattr(plain, name):
@@ -113,7 +148,8 @@ def refused_fields(asked: Asked) -> set[str]:
         try:
             admitted(each, "id", NOW)
         except Invalid as error:
-            found.add("timeout_seconds" if error.field == "timeout" else error.field)
+            field = error.field.partition(".")[0]
+            found.add(field if field not in OPTIONS else _in_sql(SubmitOptions, field))
     return found
 
 
@@ -168,6 +204,19 @@ def seconds(random: Random) -> float:
     return random.choice([*edges, float("nan"), random.uniform(0, 10), random.uniform(0, 4e9)])
 
 
+def policy(random: Random) -> RetryPolicy:
+    lengths = (timedelta(seconds=each) for each in iter(lambda: seconds(random), None) if isfinite(each))
+    parts: dict[str, Any] = {
+        "initial": next(lengths),
+        "maximum": next(lengths),
+        "multiplier": random.choice([1, 1.0, 0.999, 1000, 1000.5, random.uniform(1, 10)]),
+        "jitter": random.choice([0, 1, 1.5, -0.1, 1e-300, random.random()]),
+    }
+    return RetryPolicy(
+        **{name: parts[name] for name in random.sample(list(parts), random.choice([0, 1, 1, 4]))}
+    )
+
+
 FIELDS: dict[str, Callable[[Random], Any]] = {
     "kind": text,
     "input": data,
@@ -176,7 +225,11 @@ FIELDS: dict[str, Callable[[Random], Any]] = {
     "schedule_at": time,
     "expires_at": time,
     "max_retries": lambda random: random.choice([0, 1, 10**6, 10**6 + 1, -1]),
+    "max_reschedules": lambda random: random.choice([0, 1, 10**6, 10**6 + 1, -1]),
+    "retry_policy": policy,
     "timeout": seconds,
+    "ttl": seconds,
+    "limit_key": lambda random: random.choice(["", "x" * 255, "x" * 256, text(random)]),
     "metadata": metadata,
     "tags": lambda random: tuple(text(random, 6) for _ in range(random.choice([0, 1, 2, 3, 32, 33]))),
 }
@@ -208,7 +261,7 @@ async def test_sql_and_python_admit_the_same(seed: int) -> None:
             assert bool(words) == bool(fields), (each, words, fields)
             if words:
                 refused += 1
-                assert words.partition(":")[0] in fields, (each, words, fields)
+                assert words.partition(":")[0].partition(".")[0] in fields, (each, words, fields)
             else:
                 taken += 1
                 assert stored is not None
@@ -229,3 +282,26 @@ async def answers(connection: Any, store: PostgresStore, asked: list[Asked]) -> 
 def id_of(asked: Asked, stored: Task) -> str:
     key = asked.submission.idempotency_key
     return stored.id if key is None else derived_id("key", asked.tenant, key)
+
+
+async def test_sql_takes_every_option_that_is_not_left_out_for_a_reason() -> None:
+    url = new_database()
+    store = PostgresStore.from_url(url, SystemClock())
+    await store.open()
+    connection = await asyncpg.connect(Address.parse(url).dsn)
+    rows = await connection.fetch(
+        "select proargnames from pg_proc where pronamespace = 'rota'::regnamespace and proname = 'submit'"
+    )
+    await connection.close()
+    await store.close()
+    wanted = {_in_sql(SubmitOptions, name) for name in OPTIONS.keys() - LEFT_OUT.keys()}
+    assert [set(row["proargnames"]) for row in rows] == [wanted | {"kind", "input", "tenant", "actor"}] * 2
+    assert OPTIONS.keys() - LEFT_OUT.keys() == FIELDS.keys() - {"kind", "input"} | {"idempotency_key"}
+
+
+def test_the_page_names_what_sql_takes_and_what_it_leaves_out() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text("utf-8")
+    about = page.partition("The function takes")[2].partition("| SQLSTATE |")[0]
+    wanted = {*LEFT_OUT, *(_in_sql(SubmitOptions, name) for name in OPTIONS.keys() - LEFT_OUT.keys())}
+    wanted |= {_in_sql(RetryPolicyOptions, name) for name in options_of(RetryPolicyOptions)}
+    assert {name for name in wanted if not re.search(rf"\b{name}\b", about)} == set()

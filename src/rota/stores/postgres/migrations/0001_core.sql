@@ -539,6 +539,54 @@ begin
 end $$;
 comment on function {schema}.check_time is 'Used by {schema}.submit: refuses times that rota cannot read.';
 
+-- The number of seconds, rounded as `timedelta` rounds: half to even, and a large number keeps its fraction.
+create function {schema}.check_seconds(field text, given double precision, shortest numeric) returns numeric
+language plpgsql immutable strict as $$
+declare
+  rounded constant numeric := case when abs(given) <= 1e10 then
+    trunc(given)::numeric + round((given - trunc(given)) * 1e6)::numeric / 1000000
+  end;
+begin
+  if rounded is null or not rounded between shortest and 3153600000 then
+    raise exception '%: % is not accepted; give a number of seconds', field, given using errcode = '22023';
+  end if;
+  return round(rounded, 6);
+end $$;
+comment on function {schema}.check_seconds is 'Used by {schema}.submit: refuses durations that rota would not take.';
+
+create function {schema}.read_retry_policy(given jsonb) returns json language plpgsql immutable strict as $$
+-- As rota stores it: durations are ISO 8601, and what is not given is not there.
+declare
+  part text;
+  value numeric;
+  stored jsonb := '{}';
+begin
+  if jsonb_typeof(given) <> 'object' then
+    raise exception 'retry_policy: give a JSON object' using errcode = '22023';
+  end if;
+  for part in select jsonb_object_keys(given) loop
+    if part not in ('initial_seconds', 'maximum_seconds', 'multiplier', 'jitter') then
+      raise exception 'retry_policy: there is no %; accepted are initial_seconds, maximum_seconds, multiplier, jitter',
+        quote_literal(left(part, 60)) using errcode = '22023';
+    elsif jsonb_typeof(given -> part) <> 'number' then
+      raise exception 'retry_policy: % is not a number', part using errcode = '22023';
+    end if;
+    value := given -> part;
+    if part = 'multiplier' and value not between 1 and 1000 or part = 'jitter' and value not between 0 and 1 then
+      raise exception 'retry_policy: % is not accepted; give a multiplier from 1 to 1000 and a jitter from 0 to 1', part
+        using errcode = '22023';
+    elsif part in ('multiplier', 'jitter') then
+      stored := stored || jsonb_build_object(part, value);
+    else
+      value := round(greatest(least(value, 1e11), -1e11), 30);  -- within what a double can be
+      value := {schema}.check_seconds('retry_policy.' || part, value::double precision, 0);
+      stored := stored || jsonb_build_object(split_part(part, '_', 1), 'PT' || value || 'S');
+    end if;
+  end loop;
+  return stored::json;
+end $$;
+comment on function {schema}.read_retry_policy is 'Used by {schema}.submit: refuses policies that rota would not take.';
+
 create function {schema}.count_keys(data jsonb) returns bigint language sql stable as $$
   select count(*)
   from jsonb_path_query(data, 'strict $.** ? (@.type() == "object")') as part, jsonb_object_keys(part)
@@ -552,8 +600,12 @@ create function {schema}.submit(
   priority integer default 128,
   schedule_at timestamptz default null,
   expires_at timestamptz default null,
+  ttl_seconds double precision default null,
   max_retries integer default null,
+  max_reschedules integer default null,
+  retry_policy jsonb default null,
   timeout_seconds double precision default null,
+  limit_key text default null,
   idempotency_key text default null,
   metadata jsonb default '{}',
   tags text[] default '{}',
@@ -578,11 +630,9 @@ declare
   asks_late constant boolean := coalesce(
     owner -> 'limits' -> 'tasks' -> ('kind:' || kind), owner -> 'limits' -> 'tasks' -> ('queue:' || queue)
   ) is not null;
-  -- Rounded as `timedelta` rounds: half to even, and a large number keeps its fraction.
-  timeout constant numeric :=
-    case when abs(timeout_seconds) <= 1e10 then
-      trunc(timeout_seconds)::numeric + round((timeout_seconds - trunc(timeout_seconds)) * 1e6)::numeric / 1000000
-    end;
+  timeout constant numeric := {schema}.check_seconds('timeout_seconds', timeout_seconds, 0.001);
+  ttl constant numeric := {schema}.check_seconds('ttl_seconds', ttl_seconds, 0);
+  policy constant json := {schema}.read_retry_policy(retry_policy);
   labels text[];
   task_id uuid;
   known record;
@@ -596,8 +646,13 @@ begin
       using errcode = '22023';
   elsif max_retries not between 0 and 1000000 then
     raise exception 'max_retries: % is not accepted; give a whole number from 0 to 1000000', max_retries using errcode = '22023';
-  elsif timeout_seconds is not null and (timeout is null or not timeout between 0.001 and 3153600000) then
-    raise exception 'timeout_seconds: % is not accepted; give a number of seconds', timeout_seconds using errcode = '22023';
+  elsif max_reschedules not between 0 and 1000000 then
+    raise exception 'max_reschedules: % is not accepted; give a whole number from 0 to 1000000', max_reschedules
+      using errcode = '22023';
+  elsif ttl is not null and expires_at is not null then
+    raise exception 'ttl_seconds: expires_at is given, too; give one of them' using errcode = '22023';
+  elsif length(limit_key) > 255 then
+    raise exception 'limit_key: % characters are too many; the most is 255', length(limit_key) using errcode = '22023';
   elsif length(idempotency_key) not between 1 and 255 then
     raise exception 'idempotency_key: give a text of 1 to 255 characters' using errcode = '22023';
   elsif length(actor) > 255 then
@@ -645,13 +700,15 @@ begin
       tenant, to_char(most_pending, 'FM999,999,999,999,999,990') using errcode = '54000', detail = 'limit_reached';
   end if;
   insert into {schema}.task (
-    id, tenant, status, kind, queue, priority, attempt, max_retries, timeout, tags, created_at, available_at, updated_at,
-    asks_at, expires_at, cancel_requested, changes, created_by, version, body
+    id, tenant, status, kind, queue, priority, attempt, max_retries, retry_policy, timeout, tags, created_at, available_at,
+    updated_at, asks_at, expires_at, cancel_requested, changes, created_by, version, body
   ) values (
-    task_id::text, tenant, 'pending', kind, queue, priority, 0, max_retries, make_interval(secs => timeout::double precision), labels,
-    at, greatest(schedule_at, at), at, case when asks_late then greatest(schedule_at, at) end, expires_at, false, 1, who, 1,
+    task_id::text, tenant, 'pending', kind, queue, priority, 0, max_retries, policy, make_interval(secs => timeout::double precision),
+    labels, at, greatest(schedule_at, at), at, case when asks_late then greatest(schedule_at, at) end,
+    coalesce(expires_at, at + make_interval(secs => ttl::double precision)), false, 1, who, 1,
     json_build_object(
-      'asks_late', asks_late, 'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key
+      'asks_late', asks_late, 'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key,
+      'max_reschedules', max_reschedules, 'limit_key', limit_key
     )
   ) on conflict (id) do nothing;
   if not found then
@@ -666,7 +723,8 @@ begin
   return task_id::text;
 end $$;
 comment on function {schema}.submit(
-  text, jsonb, text, integer, timestamptz, timestamptz, integer, double precision, text, jsonb, text[], text, text
+  text, jsonb, text, integer, timestamptz, timestamptz, double precision, integer, integer, jsonb, double precision, text,
+  text, jsonb, text[], text, text
 ) is 'Submit a task inside the caller''s transaction: it exists if and only if that commits. Returns its id.';
 
 create function {schema}.read_json(field text, given text) returns jsonb language plpgsql immutable as $$
@@ -688,8 +746,12 @@ create function {schema}.submit(
   priority integer default 128,
   schedule_at timestamptz default null,
   expires_at timestamptz default null,
+  ttl_seconds double precision default null,
   max_retries integer default null,
+  max_reschedules integer default null,
+  retry_policy text default null,
   timeout_seconds double precision default null,
+  limit_key text default null,
   idempotency_key text default null,
   metadata text default '{}',
   tags text[] default '{}',
@@ -697,10 +759,12 @@ create function {schema}.submit(
   actor text default null
 ) returns text language sql volatile as $$
   select {schema}.submit(
-    kind, {schema}.read_json('input', input), queue, priority, schedule_at, expires_at, max_retries, timeout_seconds,
-    idempotency_key, {schema}.read_json('metadata', metadata), tags, tenant, actor
+    kind, {schema}.read_json('input', input), queue, priority, schedule_at, expires_at, ttl_seconds, max_retries,
+    max_reschedules, {schema}.read_json('retry_policy', retry_policy), timeout_seconds, limit_key, idempotency_key,
+    {schema}.read_json('metadata', metadata), tags, tenant, actor
   )
 $$;
 comment on function {schema}.submit(
-  text, text, text, integer, timestamptz, timestamptz, integer, double precision, text, text, text[], text, text
+  text, text, text, integer, timestamptz, timestamptz, double precision, integer, integer, text, double precision, text,
+  text, text, text[], text, text
 ) is 'Submit a task inside the caller''s transaction: it exists if and only if that commits. Returns its id.';
