@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
 import pytest
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 
 import rota
+from records import schedule
+from rota.domain import recurrence
 from rota.domain.model import TaskRequest
 from rota.domain.options import (
     Option,
@@ -30,7 +33,7 @@ from rota.domain.options import (
     names_of,
     options_of,
 )
-from rota.domain.schedule.definition import FIELDS
+from rota.domain.schedule.definition import FIELDS, MOST_UPSTREAM
 from rota.domain.task import Submission
 from rota.surfaces.cli.commands import schedule_views as cli_schedule_views
 from rota.surfaces.cli.commands import schedules as cli_schedules
@@ -38,8 +41,8 @@ from rota.surfaces.cli.commands import tail as cli_tail
 from rota.surfaces.cli.commands import tasks as cli_tasks
 from rota.surfaces.cli.commands import templates as cli_templates
 from rota.surfaces.cli.commands import workflows as cli_workflows
-from rota.surfaces.http.fields import body_name, camel
-from rota.surfaces.http.tenants import answers, executions
+from rota.surfaces.http.fields import Body, RetryPolicyBody, as_given, body_fields, body_name, camel
+from rota.surfaces.http.tenants import answers, executions, timing_answers
 from rota.surfaces.http.tenants import schedules as http_schedules
 from rota.surfaces.http.tenants import schemas as tenants
 from rota.surfaces.http.tenants.templates import StoredTemplateAnswer
@@ -140,6 +143,50 @@ TABLES = {
 }
 
 
+TIMINGS: list[tuple[type[msgspec.Struct], type[Body], type[msgspec.Struct], dict[str, str]]] = [
+    (recurrence.Once, tenants.Once, timing_answers.OnceAnswer, {"end_at": "one time needs no end"}),
+    (recurrence.Interval, tenants.Every, timing_answers.IntervalAnswer, {"anchor": "startAt"}),
+    (recurrence.Cron, tenants.Recurring, timing_answers.RecurringAnswer, {}),
+    (recurrence.RRule, tenants.Rule, timing_answers.RuleAnswer, {"dtstart": "startAt"}),
+    (recurrence.Several, tenants.SeveralTimings, timing_answers.SeveralAnswer, {}),
+    (recurrence.After, tenants.AfterOthers, timing_answers.AfterAnswer, {}),
+]
+"""The bodies and answers of timings are written out: field by field, they have names and examples of their own. The
+tests below compare them with the records and the options that they are about."""
+NOON = datetime(2027, 1, 1, 12, tzinfo=UTC)
+CHOSEN = (recurrence.DstGap.BEFORE, recurrence.DstFold.SECOND)
+WHOLE_TIMINGS: list[recurrence.Timing] = [
+    recurrence.Once(NOON),
+    recurrence.Interval(timedelta(minutes=5), NOON),
+    whole_cron := recurrence.Cron("0 9 1 * 1", "Europe/Paris", recurrence.DayMatch.AND, *CHOSEN),
+    recurrence.RRule("FREQ=DAILY", NOON, "Europe/Paris", *CHOSEN),
+    recurrence.Several((whole_cron,)),
+    recurrence.After(("extract",), recurrence.AfterOn.END, timedelta(minutes=5)),
+]
+IN_TIMINGS = {"expression": "cron", "every": "every_seconds", "delay": "delay_seconds"}
+LISTS = {"timings": recurrence.MOST_TIMINGS, "after": MOST_UPSTREAM}
+V1_TIMINGS: list[tuple[type[Any], dict[str, str]]] = [
+    (v1.OnceV1, {"run_at": "run_at"}),
+    (v1.IntervalV1, {"interval": "interval_seconds"}),
+    (v1.CronV1, {"cron": "cron_expression", "timezone": "timezone"}),
+    (
+        v1.TaskSchedulePatch,
+        {
+            "run_at": "run_at",
+            "interval": "interval_seconds",
+            "cron": "cron_expression",
+            "timezone": "timezone",
+        },
+    ),
+]
+
+
+class Declared(Body):
+    """What a body would be that is made from the options of timings."""
+
+    __annotations__ = body_fields(TimingOptions, RetryPolicyBody, leave_out=tuple(LISTS))
+
+
 def name_of(thing: Any) -> str:
     return getattr(thing, "__name__", None) or getattr(thing, "name", None) or ""
 
@@ -222,3 +269,77 @@ def test_what_is_not_an_option_is_refused(shape: type) -> None:
         assert option.help.endswith((".", "]")), name
         with pytest.raises(rota.Invalid, match=f"^{name}: "):
             option.check(name, object())
+
+
+def test_every_timing_has_a_body_and_an_answer() -> None:
+    assert {record for record, *_ in TIMINGS} == set(get_args(recurrence.Timing))
+    assert {body for _, body, *_ in TIMINGS} == set(get_args(get_args(tenants.ScheduleType)[0]))
+    assert {answer for _, _, answer, _ in TIMINGS} == set(get_args(timing_answers.ScheduleTypeAnswer))
+
+
+@pytest.mark.parametrize(("record", "body", "answer", "left_out"), TIMINGS, ids=name_of)
+def test_the_body_and_the_answer_of_a_timing_have_its_fields(
+    record: type[msgspec.Struct], body: type[Body], answer: type[msgspec.Struct], left_out: dict[str, str]
+) -> None:
+    own = {*record.__struct_fields__, "end_at"} - left_out.keys()
+    wanted = {IN_TIMINGS.get(name, name) for name in own} | {"description"}
+    assert set(answer.__struct_fields__) == wanted
+    assert set(body.model_fields) == wanted | {"type"}
+    assert {answer.__struct_config__.tag, record.__struct_config__.tag} <= set(
+        get_args(body.model_fields["type"].annotation)
+    )
+
+
+@pytest.mark.parametrize("timing", WHOLE_TIMINGS, ids=lambda timing: type(timing).__name__)
+def test_an_answer_shows_all_that_was_chosen_for_a_timing(timing: recurrence.Timing) -> None:
+    shown = timing_answers.schedule_type(schedule(timing=timing, end_at=NOON))
+    assert msgspec.UNSET not in [getattr(shown, name) for name in shown.__struct_fields__]
+
+
+@pytest.mark.parametrize("option", sorted(TIMING.keys() | {"end_at"}))
+def test_the_body_of_a_timing_accepts_what_its_option_does(option: str) -> None:
+    """Each option has its place in some body, under the name that a refusal gives it, and the same bounds there."""
+    place = as_given(option, Request({"type": "http", "method": "PUT", "path": "/", "headers": []}))
+    name = place.removeprefix("scheduleType.")
+    found = [accepted(body, name) for _, body, *_ in TIMINGS if has_field(body, name)]
+    assert found
+    for each in found:
+        if option in LISTS:
+            assert each["maxItems"] == LISTS[option]
+        else:
+            assert each == accepted(Declared, camel(body_name(TimingOptions, option)))
+
+
+@pytest.mark.parametrize(("body", "names"), V1_TIMINGS, ids=name_of)
+def test_v1_accepts_of_a_timing_what_its_option_does(body: Any, names: dict[str, str]) -> None:
+    for option, name in names.items():
+        wanted = accepted(Declared, camel(body_name(TimingOptions, option)))
+        if option == "interval":  # whole seconds only
+            wanted["anyOf"][0]["type"] = "integer"
+        assert accepted(body, name) == wanted
+
+
+def has_field(body: type[Body], name: str) -> bool:
+    return name in {camel(field) for field in body.model_fields}
+
+
+def accepted(body: Any, name: str) -> dict[str, Any]:
+    """The values that a body takes for a field, as JSON Schema, without its words and null."""
+    described = body.model_json_schema()
+    found: dict[str, Any] = bare(described["properties"][name], described.get("$defs", {}))
+    return found
+
+
+def bare(schema: Any, named: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [bare(each, named) for each in schema if each != {"type": "null"}]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return bare(named[schema["$ref"].rpartition("/")[2]], named)
+    found = {name: bare(value, named) for name, value in schema.items() if name not in WORDS}
+    either = found.get("anyOf", [])
+    return either[0] if len(either) == 1 else found
+
+
+WORDS = ("title", "description", "default", "examples")

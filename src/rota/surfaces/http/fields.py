@@ -39,10 +39,12 @@ from ...domain.options import (
     ScheduleOptions,
     SubmitOptions,
     TaskOptions,
+    TimingOptions,
     names_of,
     options_of,
     value_type,
 )
+from ...domain.schedule.definition import FIELDS
 
 
 @lru_cache(maxsize=4096)
@@ -271,18 +273,12 @@ _PLACES = {
     **{name: f"target.{_SECONDS.get(name, name)}" for name in _OF_TARGET},
     "schedule_id": "name",
     "key": "name",
-    "run_at": "schedule_type.run_at",
-    "cron": "schedule_type.cron",
+    **{name: f"schedule_type.{name}" for name in options_of(TimingOptions).keys() - FIELDS.keys()},
     "interval": "schedule_type.every_seconds",
     "rrule": "schedule_type.rule",
     "after": "schedule_type.schedules",
     "after_on": "schedule_type.on",
     "after_delay": "schedule_type.delay_seconds",
-    "timezone": "schedule_type.timezone",
-    "day_match": "schedule_type.day_match",
-    "dst_gap": "schedule_type.dst_gap",
-    "dst_fold": "schedule_type.dst_fold",
-    "timings": "schedule_type.timings",
     "task_type": "target.task_kind",
 }
 """The place of each field of the domain in the body of a schedule, in the tenants' API."""

@@ -17,7 +17,7 @@ from ....domain.options import (
     options_of,
 )
 from ....domain.recurrence import MOST_TIMINGS, DayMatch, DstFold, DstGap
-from ....domain.schedule.definition import FIELDS
+from ....domain.schedule.definition import FIELDS, MOST_UPSTREAM
 from ..fields import (
     Body,
     Flag,
@@ -112,7 +112,7 @@ class AfterOthers(Body):
     """When a run of each of these schedules, by name, has ended."""
 
     type: Literal["after"]
-    schedules: Annotated[list[Text], Field(min_length=1, max_length=20, examples=[["extract"]])]
+    schedules: Annotated[list[Text], Field(min_length=1, max_length=MOST_UPSTREAM, examples=[["extract"]])]
     on: Literal["success", "failure", "end"] = "success"
     delay_seconds: Seconds = 0
     end_at: Time | None = None
