@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import rota
-from rota import Cron, DayMatch, DstFold, DstGap, Interval, Invalid, Once, Several
-from rota.domain.recurrence import next_after
+from rota import Cron, DayMatch, DstFold, DstGap, Interval, Invalid, Once, RRule, Several
+from rota.domain.recurrence import check, next_after
 
 PARIS, TOKYO = "Europe/Paris", "Asia/Tokyo"
 
@@ -135,3 +135,16 @@ async def test_the_one_of_two_that_is_not_run_is_explained() -> None:
         [second] = change.runs
         assert "the second of the two" in await queue.why("a", second)
         assert "runs only the second time" in await queue.why("a", second - timedelta(hours=1))
+
+
+def test_what_is_wrong_with_a_timing_is_told_apart_from_its_field() -> None:
+    for wrong, field in (
+        (Cron("61 * * * *"), "cron"),
+        (Cron("0 9 * * *", "Nowhere/At_All"), "timezone"),
+        (RRule("FREQ=NEVER", datetime(2027, 1, 1, tzinfo=UTC)), "rrule"),
+        (Interval(timedelta(0)), "interval"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            check(wrong)
+        assert caught.value.field == field
+        assert str(caught.value) == f"{field}: {caught.value.problem}"

@@ -114,11 +114,12 @@ class Refused(RotaError):
 
 
 class Invalid(Refused, ValueError):
-    """A value is wrong. The sentence names the field, what was wrong, and what is accepted."""
+    """A value is wrong. The sentence names the field, what was wrong, and what is accepted; `problem` is the sentence
+    without the field."""
 
     def __init__(self, field: str, problem: str, accepted: str = "") -> None:
-        sentence = f"{field}: {problem}" + (f"; {accepted}" if accepted else "")
-        RotaError.__init__(self, sentence, field=field)
+        self.problem = problem + (f"; {accepted}" if accepted else "")
+        RotaError.__init__(self, f"{field}: {self.problem}", field=field)
         self.code = "invalid"
         self.field = field
 

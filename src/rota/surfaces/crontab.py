@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..domain import recurrence
+from ..domain.errors import Invalid
 from ..domain.recurrence import Cron
 
 _SETTING = re.compile(r"""^\s*(?:"([^"]+)"|'([^']+)'|([A-Za-z_]\w*))\s*=\s*(.*?)\s*$""")
@@ -102,8 +103,8 @@ class _Reader:
         zone = value.lstrip(":") or "UTC"
         try:
             recurrence.check(Cron("@daily", zone))
-        except ValueError as problem:
-            self.remarks.append(f"line {number}: {name} is ignored: {str(problem).partition(': ')[2]}")
+        except Invalid as problem:
+            self.remarks.append(f"line {number}: {name} is ignored: {problem.problem}")
             return
         self._timezone = zone
 

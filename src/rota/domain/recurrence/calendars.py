@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ..errors import Invalid
 from .occurrences import between, count, latest, next_after, on_clock
 from .rrule.parse import parse_rrule
 from .timing import MICROSECOND, RRule, Timing
@@ -83,14 +84,15 @@ def parse_window(text: str) -> tuple[time, time]:
 
 
 def check_rule(rule: str) -> None:
-    """`ValueError` with one sentence if the rule is malformed, or not one of whole days."""
+    """`Invalid` with one sentence if the rule is malformed, or not one of whole days."""
     parse_rrule(rule, 0, "UTC", None, None)
     parts = {part.partition("=")[0].strip().upper() for part in rule.split(":")[-1].split(";")}
     finer = parts & {"BYHOUR", "BYMINUTE", "BYSECOND", "COUNT"}
     if finer or any(f"FREQ={word}" in rule.upper() for word in ("HOURLY", "MINUTELY", "SECONDLY")):
-        raise ValueError(
-            f"rrule: {rule[:80]!r} is not one of days; accepted are rules by day, week, month or year without"
-            " BYHOUR and COUNT"
+        raise Invalid(
+            "rrule",
+            f"{rule[:80]!r} is not one of days; accepted are rules by day, week, month or year without"
+            " BYHOUR and COUNT",
         )
 
 

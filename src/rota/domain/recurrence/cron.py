@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from ..errors import Invalid
 from .days import DaySet, Shape, month_start
 from .pattern import Pattern, TimeGrid, Within
 from .ticks import DAY, NeverFires
@@ -53,13 +54,13 @@ class Field(NamedTuple):
     top: int
     names: tuple[str, ...] = ()
 
-    def refuse(self, text: str, reason: str) -> ValueError:
-        return ValueError(f"cron: {self.name} field {shown(text)} {reason}")
+    def refuse(self, text: str, reason: str) -> Invalid:
+        return Invalid("cron", f"{self.name} field {shown(text)} {reason}")
 
-    def out_of_range(self, text: str) -> ValueError:
+    def out_of_range(self, text: str) -> Invalid:
         return self.refuse(text, f"is out of range; accepted are {self.accepted}")
 
-    def not_understood(self, text: str) -> ValueError:
+    def not_understood(self, text: str) -> Invalid:
         return self.refuse(
             text, f"is not understood; accepted are {self.accepted}, '*', ranges, steps and lists"
         )
@@ -109,8 +110,8 @@ def parse_field(field: Field, text: str) -> int:
 def parse_item(field: Field, item: str) -> int:
     """The mask of one item of the list, plainly spelled. In day-of-week bit 7 may be set: Sunday, like bit 0."""
     if not item:
-        raise ValueError(
-            f"cron: {field.name} field has an empty item; accepted are values separated by single commas"
+        raise Invalid(
+            "cron", f"{field.name} field has an empty item; accepted are values separated by single commas"
         )
     match = _ITEM.fullmatch(item)
     if match is None or (match["first"] == "*" and match["last"] is not None):
@@ -170,7 +171,7 @@ def _forwards(field: Field, first: int, last: int, step: int) -> str:
 def _known(field: Field, text: str) -> int | None:
     try:
         return parse_value(field, text, text)
-    except ValueError:
+    except Invalid:
         return None
 
 
@@ -198,7 +199,7 @@ def _mask(first: int, last: int, step: int) -> int:
     return mask
 
 
-def _explain(field: Field, item: str) -> ValueError:
+def _explain(field: Field, item: str) -> Invalid:
     """The refusal that helps most: people write what other crons know."""
     if item == "H" or item.startswith(("H/", "H(")):
         return field.refuse(item, "uses H, which is Jenkins's; give a number, and a jitter on the schedule")
@@ -388,13 +389,13 @@ def split_zone(expression: str) -> tuple[str | None, str]:
     if match is None:
         return None, expression
     if not match["zone"]:
-        raise ValueError("cron: the zone in front is empty; accepted is for example CRON_TZ=Europe/Paris")
+        raise Invalid("cron", "the zone in front is empty; accepted is for example CRON_TZ=Europe/Paris")
     return match["zone"], expression.strip()[match.end() :]
 
 
 @lru_cache(maxsize=4096)
 def parse_cron(expression: str, *, both: bool = False) -> CronLine:
-    """Read an expression without its zone; `ValueError` says what is wrong with it. `both`: where both day fields
+    """Read an expression without its zone; `Invalid` says what is wrong with it. `both`: where both day fields
     restrict, a day must match both."""
     written, year = _split(expression)
     second, minute, hour, day, month, weekday = fields = _plain(("0", *written)[-6:])
@@ -405,7 +406,7 @@ def parse_cron(expression: str, *, both: bool = False) -> CronLine:
     pattern = Pattern(days, grid)
     within = Within(pattern, _spans(years)) if years else None
     if not (days.possible() if within is None else within.any()):
-        raise NeverFires(_impossible(day, month, weekday, year, of_week))
+        raise NeverFires("cron", _impossible(day, month, weekday, year, of_week))
     repeats = any(_is_wildcard(field) for field in (second, minute, hour))
     return CronLine(fields[-len(written) :], years, repeats, of_month, of_week, both, within or pattern)
 
@@ -414,7 +415,7 @@ def _impossible(day: str, month: str, weekday: str, year: str | None, of_week: D
     also = "" if of_week.open else f" on day-of-week field {shown(weekday)}"
     when = "" if year is None else f" in year field {shown(year)}"
     return (
-        f"cron: day-of-month field {shown(day)} never occurs in month field {shown(month)}{also}{when}; "
+        f"day-of-month field {shown(day)} never occurs in month field {shown(month)}{also}{when}; "
         "accepted are dates that some year has"
     )
 
@@ -422,10 +423,10 @@ def _impossible(day: str, month: str, weekday: str, year: str | None, of_week: D
 def _split(expression: str) -> tuple[tuple[str, ...], str | None]:
     """Five or six fields, in capitals and with macros replaced, and the year if there is one."""
     if not isinstance(expression, str) or not expression.strip():
-        raise ValueError(f"cron: the expression is empty; {_ACCEPTED}, or a macro")
+        raise Invalid("cron", f"the expression is empty; {_ACCEPTED}, or a macro")
     if len(expression) > _LONGEST:
-        raise ValueError(
-            f"cron: the expression has {len(expression):,} characters; accepted are up to {_LONGEST:,}"
+        raise Invalid(
+            "cron", f"the expression has {len(expression):,} characters; accepted are up to {_LONGEST:,}"
         )
     text = expression.strip()
     if text.startswith("@"):
@@ -438,8 +439,8 @@ def _split(expression: str) -> tuple[tuple[str, ...], str | None]:
     if len(fields) == 7:
         return fields[:6], fields[6]
     if len(fields) not in (5, 6):
-        raise ValueError(
-            f"cron: the expression has {len(fields)} field{'s' * (len(fields) != 1)}; {_ACCEPTED}"
+        raise Invalid(
+            "cron", f"the expression has {len(fields)} field{'s' * (len(fields) != 1)}; {_ACCEPTED}"
         )
     return fields, None
 
@@ -501,12 +502,10 @@ def _macro(text: str) -> str:
     if text.lower().startswith("@every"):
         given = text[len("@every") :].strip().lower()
         hint = repr(given) if _DURATION.fullmatch(given) and given.strip("0hms") else "such as '5m'"
-        raise ValueError(f"cron: '@every' is not accepted; write it as an interval, {hint}")
+        raise Invalid("cron", f"'@every' is not accepted; write it as an interval, {hint}")
     if text.lower() == "@reboot":
-        raise ValueError(
-            "cron: '@reboot' is not accepted, since a schedule outlives the machine; give a time"
-        )
-    raise ValueError(f"cron: macro {text[:40]!r} is not known; accepted are {', '.join(MACROS)}")
+        raise Invalid("cron", "'@reboot' is not accepted, since a schedule outlives the machine; give a time")
+    raise Invalid("cron", f"macro {text[:40]!r} is not known; accepted are {', '.join(MACROS)}")
 
 
 def _is_wildcard(field: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from ..errors import Invalid
 from .cron import CronLine, parse_cron, split_zone
 from .rrule.parse import first_counted, parse_rrule
 from .ticks import LATEST, MILLION, Never, Point, Progression, Ticks, Union, WholeSeconds, last
@@ -53,7 +54,7 @@ class Compiled(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def compiled(timing: Timing) -> Compiled:
-    """Validate and prepare; `ValueError` with one sentence when the timing is not acceptable. In a zone that this
+    """Validate and prepare; `Invalid` with one sentence when the timing is not acceptable. In a zone that this
     machine does not know it has no times: what another release has stored must not stop this one."""
     try:
         return _prepared(timing)
@@ -66,19 +67,20 @@ def _prepared(timing: Timing) -> Compiled:
         case Cron():
             return _cron(timing)
         case RRule(rule, dtstart, timezone, gap, fold):
-            parsed = parse_rrule(rule, seconds(_aware("rrule: dtstart", dtstart)), timezone, gap, fold)
+            parsed = parse_rrule(rule, seconds(_aware("rrule", "dtstart", dtstart)), timezone, gap, fold)
             return Compiled(parsed.instants, True, zone(timezone), parsed.readings, gap or DstGap.AFTER)
         case Interval(every, anchor):
-            start = microseconds(_aware("interval: anchor", anchor)) if anchor is not None else 0
+            start = microseconds(_aware("interval", "anchor", anchor)) if anchor is not None else 0
             return Compiled(Progression(start, _step(every)), False, zone("UTC"), None)
         case Once(run_at):
-            return Compiled(Point(microseconds(_aware("once: run_at", run_at))), False, zone("UTC"), None)
+            return Compiled(Point(microseconds(_aware("once", "run_at", run_at))), False, zone("UTC"), None)
         case Several(timings):
             return _several(timings)
         case After():
             return Compiled(Never(), False, zone("UTC"), None)
-    raise ValueError(
-        f"timing: {type(timing).__name__} is no timing; accepted are Once, Interval, Cron, RRule, Several and After"
+    raise Invalid(
+        "timing",
+        f"{type(timing).__name__} is no timing; accepted are Once, Interval, Cron, RRule, Several and After",
     )
 
 
@@ -113,9 +115,10 @@ def with_zone(timing: Cron) -> Cron:
     if written is None:
         return timing
     if timing.timezone not in ("UTC", written):
-        raise ValueError(
-            f"timezone: {timing.timezone[:64]!r} is not the zone that the cron line begins with, {written[:64]!r}; "
-            "accepted is one of them"
+        raise Invalid(
+            "timezone",
+            f"{timing.timezone[:64]!r} is not the zone that the cron line begins with, {written[:64]!r}; "
+            "accepted is one of them",
         )
     return replace(timing, expression=line, timezone=written)
 
@@ -136,7 +139,7 @@ def _cron(timing: Cron) -> Compiled:
 
 def _several(timings: tuple[Simple, ...]) -> Compiled:
     if not 1 <= len(timings) <= MOST_TIMINGS:
-        raise ValueError(f"timings: there are {len(timings)}; accepted are 1 to {MOST_TIMINGS}")
+        raise Invalid("timings", f"there are {len(timings)}; accepted are 1 to {MOST_TIMINGS}")
     ready = [compiled(timing) for timing in timings]
     parts = tuple(WholeSeconds(each.ticks) if each.whole else each.ticks for each in ready)
     return Compiled(Union(parts), False, ready[0].zone, None)
@@ -166,13 +169,13 @@ def _fires(timing: Simple, at: datetime) -> bool:
 
 def _step(every: timedelta) -> int:
     if not isinstance(every, timedelta) or every < _SHORTEST:
-        raise ValueError(f"interval: every is {every!s:.40}; accepted are durations of one second or more")
+        raise Invalid("interval", f"every is {every!s:.40}; accepted are durations of one second or more")
     return every // MICROSECOND
 
 
-def _aware(field: str, at: datetime) -> datetime:
+def _aware(field: str, part: str, at: datetime) -> datetime:
     if not isinstance(at, datetime) or at.utcoffset() is None:
-        raise ValueError(f"{field} is {at!s:.40}, a time without a zone; accepted are aware datetimes")
+        raise Invalid(field, f"{part} is {at!s:.40}, a time without a zone; accepted are aware datetimes")
     return at
 
 
@@ -250,7 +253,7 @@ def count(
     start_at: datetime | None = None,
     end_at: datetime | None = None,
 ) -> int:
-    """How many times are in `(after, until]`, without going through them. `ValueError` if the
+    """How many times are in `(after, until]`, without going through them. `Invalid` if the
     range is longer than a hundred years and the timing an RRULE that would take long to count."""
     ticks, whole, *_ = compiled(timing)
     return ticks.count(*_window(whole, after, until, start_at, end_at))

@@ -2,7 +2,7 @@
 
 It is a way of writing timings, not a fifth kind: `timing()` turns it into a `Once` or an `RRule`. Fields may
 be given as the enums or as text (`"daily"`, `"MO"`, `"March"`, `"2025-01-01 09:00:00"`); they are read once,
-on creation, and `ValueError` says which of them makes no sense.
+on creation, and `Invalid` says which of them makes no sense.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ..errors import Invalid
 from .occurrences import compiled, on_clock
 from .timing import Once, RRule, Timing
 
@@ -102,9 +103,7 @@ class RecurrenceRule(msgspec.Struct, frozen=True):
         """The timing, and the `start_at` and `end_at` that bound it; without `starts_at` it begins now."""
         start, end = _aware(self.starts_at, timezone), _aware(self.ends_at, timezone)
         if start is not None and end is not None and end < start:
-            raise ValueError(
-                "recurrence_rule: ends_at is before starts_at; accepted is a later time, or none"
-            )
+            raise Invalid("recurrence_rule", "ends_at is before starts_at; accepted is a later time, or none")
         if self.frequency is not Frequency.NONE:
             timing: Timing = RRule(
                 self._text(), start or now.astimezone(UTC).replace(microsecond=0), timezone
@@ -113,8 +112,8 @@ class RecurrenceRule(msgspec.Struct, frozen=True):
             self._refuse_details()
             timing = Once(start)
         else:
-            raise ValueError(
-                "recurrence_rule: starts_at is missing; accepted is a time, since frequency is none"
+            raise Invalid(
+                "recurrence_rule", "starts_at is missing; accepted is a time, since frequency is none"
             )
         compiled(timing)
         return timing, start, end
@@ -132,8 +131,8 @@ class RecurrenceRule(msgspec.Struct, frozen=True):
     def _refuse_details(self) -> None:
         for field in ("days_of_week", "days_of_month", "months_of_year"):
             if getattr(self, field):
-                raise ValueError(
-                    f"recurrence_rule: {field} is given; accepted only with a frequency other than none"
+                raise Invalid(
+                    "recurrence_rule", f"{field} is given; accepted only with a frequency other than none"
                 )
 
 
@@ -155,7 +154,7 @@ def _member(kind: type[Member], field: str, value: object) -> Member:
     for member in kind:
         if type(value) is type(member.value) and value == member.value:
             return member
-    raise ValueError(f"recurrence_rule: {field} has {str(value)[:40]!r}; accepted are {', '.join(names)}")
+    raise Invalid("recurrence_rule", f"{field} has {str(value)[:40]!r}; accepted are {', '.join(names)}")
 
 
 def _items(value: object) -> Iterable[object]:
@@ -167,16 +166,17 @@ def _items(value: object) -> Iterable[object]:
 
 def _whole(field: str, value: object, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(
-            f"recurrence_rule: {field} is {str(value)[:40]}; accepted are whole numbers from {low} to {high}"
+        raise Invalid(
+            "recurrence_rule",
+            f"{field} is {str(value)[:40]}; accepted are whole numbers from {low} to {high}",
         )
     return value
 
 
 def _day(value: object) -> int:
     if value == 0:
-        raise ValueError(
-            "recurrence_rule: days_of_month has 0; accepted are 1 to 31, and -1 to -31 from the end"
+        raise Invalid(
+            "recurrence_rule", "days_of_month has 0; accepted are 1 to 31, and -1 to -31 from the end"
         )
     return _whole("days_of_month", value, -31, 31)
 
@@ -190,9 +190,9 @@ def _moment(field: str, value: object, time_of_day: time) -> datetime | None:
             raise ValueError(value)
         at = datetime.fromisoformat(value.strip())
     except ValueError:
-        raise ValueError(
-            f"recurrence_rule: {field} has {str(value)[:40]!r}; "
-            "accepted are times such as 2025-01-01 09:00:00"
+        raise Invalid(
+            "recurrence_rule",
+            f"{field} has {str(value)[:40]!r}; accepted are times such as 2025-01-01 09:00:00",
         ) from None
     return datetime.combine(at.date(), time_of_day) if len(value.strip()) in (8, 10) else at
 

@@ -15,6 +15,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from ..errors import Invalid
+
 DAY: Final = 86_400
 MILLION: Final = 1_000_000
 _COUNTED: Final = 10_000
@@ -26,7 +28,7 @@ LATEST: Final = 253_402_300_799
 """9999-12-31 23:59:59, the last one: the horizon of every search."""
 
 
-class NeverFires(ValueError):
+class NeverFires(Invalid):
     """The refusal of a timing that is understood, and has no time."""
 
 

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..errors import Invalid
 from .ticks import DAY, EARLIEST, LATEST, YEAR, Point, Ticks
 from .timing import DstFold, DstGap
 from .zones import Zone
@@ -108,8 +109,8 @@ class Elapsed(msgspec.Struct, frozen=True):
     def count(self, low: int, high: int) -> int:
         low, high = max(low, self._origin), min(high, LATEST)
         if self._years is not None and high - low > self._years * YEAR:
-            raise ValueError(
-                f"count: the range is too long for this rule; accepted are up to {self._years:,} years"
+            raise Invalid(
+                "count", f"the range is too long for this rule; accepted are up to {self._years:,} years"
             )
         total = 0
         while low <= high:

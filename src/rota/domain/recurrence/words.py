@@ -164,7 +164,7 @@ _NAMES: Final = tuple(day[:3] for day in CRON_WEEKDAYS)
 
 @lru_cache(maxsize=1024)
 def describe(timing: Timing) -> str:
-    """A timing as a sentence, without its zone; `ValueError` if the timing is not acceptable."""
+    """A timing as a sentence, without its zone; `Invalid` if the timing is not acceptable."""
     compiled(timing)
     match timing:
         case Once(run_at):

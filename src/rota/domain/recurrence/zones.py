@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
+from ..errors import Invalid
 from .days import CYCLE_DAYS, month_of, month_start, shape_number, shape_of
 from .ticks import DAY, EARLIEST, LATEST
 
@@ -360,13 +361,13 @@ def _coming(offsets: list[int], file: ZoneFile) -> list[frozenset[int]]:
     return coming[::-1]
 
 
-class UnknownZone(ValueError):
+class UnknownZone(Invalid):
     """No zone has this name, as far as the zone data of this machine goes."""
 
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> Zone:
-    """The zone called `name`, which is case-sensitive as everywhere; `ValueError` if there is none."""
+    """The zone called `name`, which is case-sensitive as everywhere; `UnknownZone` if there is none."""
     return Zone(name, parse_zone_file(_data(name)))
 
 
@@ -390,5 +391,5 @@ def _data(name: str) -> bytes:
         hint = (
             f"did you mean {' or '.join(near)}?" if near else "accepted are IANA names such as Europe/Paris"
         )
-        raise UnknownZone(f"timezone: {str(name)[:64]!r} is not a known time zone; {hint}")
+        raise UnknownZone("timezone", f"{str(name)[:64]!r} is not a known time zone; {hint}")
     return data

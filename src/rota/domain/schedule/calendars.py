@@ -181,8 +181,8 @@ def _rule(field: str, value: object) -> str:
     rule = check_text(field, value, most=10_000)
     try:
         recurrence.check_rule(rule)
-    except ValueError as problem:
-        raise Invalid(field, str(problem).removeprefix("rrule: ")) from None
+    except Invalid as problem:
+        raise Invalid(field, problem.problem) from None
     return rule
 
 

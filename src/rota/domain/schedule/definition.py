@@ -108,11 +108,7 @@ def check_target(target: object, limits: Limits) -> Target:
 def check_timing(timing: object) -> Timing:
     """The timing in its stored form, its times in UTC; refused if it is malformed or can never fire."""
     checked = _typed(timing)
-    try:
-        recurrence.check(checked)
-    except ValueError as problem:
-        field, _, sentence = str(problem).partition(": ")
-        raise Invalid(field, sentence) from None
+    recurrence.check(checked)
     return checked
 
 
@@ -172,7 +168,7 @@ def _typed(timing: object) -> Timing:
                 check_choice("day_match", day_match, DayMatch),
                 *_checked_choices(gap, fold),
             )
-            return _in_its_zone(written)
+            return recurrence.with_zone(written)
         case RRule(rule, dtstart, timezone, gap, fold):
             checked_rule = check_text("rrule", rule, most=100_000)
             at, zone = check_time("dtstart", dtstart), check_text("timezone", timezone)
@@ -197,14 +193,6 @@ def _typed_part(part: object) -> Simple:
     typed = _typed(part)
     assert not isinstance(typed, Several | After)
     return typed
-
-
-def _in_its_zone(timing: Cron) -> Cron:
-    try:
-        return recurrence.with_zone(timing)
-    except ValueError as problem:
-        field, _, sentence = str(problem).partition(": ")
-        raise Invalid(field, sentence) from None
 
 
 def _checked_choices(gap: object, fold: object) -> tuple[DstGap | None, DstFold | None]:

@@ -13,9 +13,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+if TYPE_CHECKING:
+    from ...domain.errors import Invalid
 
 REFUSED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141  # the last two as a shell counts SIGINT and SIGPIPE
 
@@ -322,12 +325,12 @@ def is_global(param: click.Parameter) -> bool:
     return param.name in _GLOBAL or "--help" in param.opts
 
 
-def _naming_the_option(problem: ValueError, command: click.Command) -> str:
+def _naming_the_option(problem: Invalid, command: click.Command) -> str:
     """The sentence of the domain, its field called as the user typed it: `cron: …` is `--cron: …` here."""
-    field, colon, rest = str(problem).partition(":")
     for param in command.params:
-        if colon and isinstance(param, click.Option) and field in (param.name, _FIELDS.get(param.name or "")):
-            return f"{max(param.opts, key=len)}:{rest}"
+        known = (param.name, _FIELDS.get(param.name or ""))
+        if isinstance(param, click.Option) and problem.field in known:
+            return f"{max(param.opts, key=len)}: {problem.problem}"
     return str(problem)
 
 

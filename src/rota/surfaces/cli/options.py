@@ -67,7 +67,7 @@ def _duration(text: str) -> timedelta:
     try:
         return parsed("", text)
     except Invalid as problem:
-        raise ValueError(str(problem).removeprefix(": ")) from None
+        raise ValueError(problem.problem) from None
 
 
 def _time(text: str, *, keep_naive: bool = False) -> datetime:

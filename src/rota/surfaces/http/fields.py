@@ -152,7 +152,7 @@ def _in_seconds(value: Any) -> Any:
         try:
             span = parsed_duration("", value).total_seconds()
         except Invalid as problem:
-            raise ValueError(str(problem).removeprefix(": ")) from None
+            raise ValueError(problem.problem) from None
         return int(span) if span.is_integer() else span
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         accepted = "give a number of seconds, or a text such as 5m"

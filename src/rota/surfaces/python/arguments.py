@@ -198,7 +198,7 @@ def in_words_of(options: Mapping[str, Any]) -> Iterator[None]:
     except Invalid as problem:
         if options.get("rule") is None or problem.field not in ("rrule", "run_at"):
             raise
-        raise Invalid("rule", str(problem).partition(": ")[2]) from None
+        raise Invalid("rule", problem.problem) from None
 
 
 def _with_times(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def _with_after_as_before(timing: Timing, chosen: Mapping[str, Any]) -> Mapping[
 
 def timing_of_text(text: str, zone: str | None, begin: datetime) -> Simple:
     """A timing that is written as one text. `begin` is where a rule or an interval begins."""
-    written, rest = _split_zone(text)
+    written, rest = recurrence.split_zone(text)
     rest = rest.strip()
     if written is not None and zone is not None and zone != written:
         problem = f"{zone!r} is not the zone that {shown(text)} begins with"
@@ -122,10 +122,7 @@ def given_time(field: str, value: object, zone: str | None = None) -> datetime:
 
 def checked_zone(value: object) -> str:
     name = check_text("timezone", getattr(value, "key", value))  # a ZoneInfo is as good as its name
-    try:
-        recurrence.check(Cron("@daily", name))
-    except ValueError as problem:
-        raise Invalid("timezone", str(problem).partition(": ")[2]) from None
+    recurrence.check(Cron("@daily", name))
     return name
 
 
@@ -150,20 +147,13 @@ def _after(chosen: Mapping[str, Any]) -> After:
 
 def _cron(line: str, zone: str | None) -> Cron:
     """UTC that was said is not the UTC that nobody said: beside another zone in the line it is refused."""
-    written, rest = _split_zone(line)
+    written, rest = recurrence.split_zone(line)
     if written is None:
         return Cron(line, zone or "UTC")
     if zone is not None and zone != written:
         problem = f"{zone!r} is not the zone that the cron line begins with, {written!r}"
         raise Invalid("timezone", problem, "give one of them")
     return Cron(rest, checked_zone(written))
-
-
-def _split_zone(text: str) -> tuple[str | None, str]:
-    try:
-        return recurrence.split_zone(text)
-    except ValueError as problem:
-        raise Invalid("cron", str(problem).partition(": ")[2]) from None
 
 
 def _several(chosen: Mapping[str, Any], begin: datetime) -> Several:
@@ -267,7 +257,7 @@ def _from_rule(
         raise Invalid("end_at", "it was given together with the rule's ends_at", "give one of them")
     try:
         timing, start_at, end_at = value.timing(begin, zone)
-    except ValueError as problem:
-        raise Invalid("rule", str(problem).partition(": ")[2] or str(problem)) from None
+    except Invalid as problem:
+        raise Invalid("rule", problem.problem) from None
     bounds = {"start_at": start_at, "end_at": end_at}
     return timing, {name: at for name, at in bounds.items() if at is not None}

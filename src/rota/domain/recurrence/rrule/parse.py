@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ...errors import Invalid
 from ..days import ALL_MONTHS, Blocks, Comb, DaySet, month_of
 from ..pattern import Pattern, TimeGrid, TimeList
 from ..ticks import DAY, LATEST, YEAR, Never, NeverFires, Ticks
@@ -51,7 +52,7 @@ class Rule(NamedTuple):
 def parse_rrule(
     rule: str, dtstart: int, timezone: str, gap: DstGap | None = None, fold: DstFold | None = None
 ) -> Rule:
-    """Read a rule whose DTSTART is the instant `dtstart`; `ValueError` says what is wrong with it."""
+    """Read a rule whose DTSTART is the instant `dtstart`; `Invalid` says what is wrong with it."""
     text, place = parse_rule_text(rule), zone(timezone)
     readings, instants = _endless(text, dtstart, place, gap, fold)
     return Rule(text, readings, _bounded(instants, text, dtstart, place))
@@ -91,8 +92,9 @@ def _endless(
     if text.frequency in ("HOURLY", "MINUTELY", "SECONDLY"):
         if gap is not None or fold is not None:
             field = "dst_fold" if gap is None else "dst_gap"
-            raise ValueError(
-                f"{field}: a rule that is {text.frequency} advances in elapsed time; accepted is DAILY or longer"
+            raise Invalid(
+                field,
+                f"a rule that is {text.frequency} advances in elapsed time; accepted is DAILY or longer",
             )
         steps = StepRule(text, _day_set(text, dtstart + offset), dtstart, offset)
         return None, _checked(Elapsed(steps, place, dtstart, countable_years(text)), text, dtstart)
@@ -164,8 +166,9 @@ def _checked(
     if text.added:
         return Until(instants, dtstart - 1)
     raise NeverFires(
-        "rrule: the rule never fires, since its BY parts and INTERVAL name no date that ever comes; "
-        "accepted are rules that fire at least once"
+        "rrule",
+        "the rule never fires, since its BY parts and INTERVAL name no date that ever comes; "
+        "accepted are rules that fire at least once",
     )
 
 
@@ -190,8 +193,9 @@ def _counted(instants: Ticks, text: RuleText, dtstart: int, limit: int) -> Count
     counted = Counted(instants, dtstart, limit, sure)
     years = countable_years(text)
     if years is not None and sure < LATEST and not counted.ends_by(dtstart + years * YEAR):
-        raise ValueError(
-            f"rrule: COUNT {limit} is not reached within {years:,} years; accepted is UNTIL, or a smaller COUNT"
+        raise Invalid(
+            "rrule",
+            f"COUNT {limit} is not reached within {years:,} years; accepted is UNTIL, or a smaller COUNT",
         )
     return counted
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from ...errors import Invalid
 from ..ticks import NeverFires
 
 FREQUENCIES: Final = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
@@ -63,11 +64,11 @@ class RuleText(NamedTuple):
 
 
 def parse_rule_text(text: str) -> RuleText:
-    """Read a rule and its EXDATE and RDATE lines; `ValueError` says what is wrong."""
+    """Read a rule and its EXDATE and RDATE lines; `Invalid` says what is wrong."""
     if not isinstance(text, str) or not text.strip():
-        raise ValueError("rrule: the rule is empty; accepted is for example FREQ=DAILY")
+        raise Invalid("rrule", "the rule is empty; accepted is for example FREQ=DAILY")
     if len(text) > _LONGEST:
-        raise ValueError(f"rrule: the rule has {len(text):,} characters; accepted are up to {_LONGEST:,}")
+        raise Invalid("rrule", f"the rule has {len(text):,} characters; accepted are up to {_LONGEST:,}")
     return _read(text)
 
 
@@ -83,15 +84,15 @@ def _read(text: str) -> RuleText:
             dates[name] += _parse_dates(name, line)
         elif name in ("DTSTART", "EXRULE"):
             hint = "give the start as start_at" if name == "DTSTART" else "accepted are EXDATE lines"
-            raise ValueError(f"rrule: a {name} line is not accepted; {hint}")
+            raise Invalid("rrule", f"a {name} line is not accepted; {hint}")
         elif rule is not None:
-            raise ValueError(
-                "rrule: there is more than one rule; accepted is one, then EXDATE and RDATE lines"
+            raise Invalid(
+                "rrule", "there is more than one rule; accepted is one, then EXDATE and RDATE lines"
             )
         else:
             rule = _parse_parts(line.upper().removeprefix("RRULE:"))
     if rule is None:
-        raise ValueError("rrule: there is no rule; accepted is for example FREQ=DAILY")
+        raise Invalid("rrule", "there is no rule; accepted is for example FREQ=DAILY")
     return rule._replace(excluded=tuple(dates["EXDATE"]), added=tuple(dates["RDATE"]))
 
 
@@ -106,14 +107,14 @@ def _parse_parts(line: str) -> RuleText:
     for part in line.split(";"):
         name, equals, value = part.partition("=")
         if not equals or not value:
-            raise ValueError(f"rrule: part {part[:40]!r} is not understood; accepted are NAME=VALUE parts")
+            raise Invalid("rrule", f"part {part[:40]!r} is not understood; accepted are NAME=VALUE parts")
         if name in parts:
-            raise ValueError(f"rrule: {name} is given twice; accepted is each part once")
+            raise Invalid("rrule", f"{name} is given twice; accepted is each part once")
         parts[name] = value
     frequency = parts.pop("FREQ", None)
     if frequency not in FREQUENCIES:
         found = "is missing" if frequency is None else f"{frequency[:40]!r} is not known"
-        raise ValueError(f"rrule: FREQ {found}; accepted are {', '.join(FREQUENCIES)}")
+        raise Invalid("rrule", f"FREQ {found}; accepted are {', '.join(FREQUENCIES)}")
     rule = RuleText(
         frequency,
         interval=_positive("INTERVAL", parts.pop("INTERVAL", "1")),
@@ -131,23 +132,23 @@ def _parse_parts(line: str) -> RuleText:
         by_set_pos=_numbers("BYSETPOS", parts),
     )
     for unknown in parts:
-        raise ValueError(f"rrule: part {unknown[:40]!r} is not known; accepted are the parts of RFC 5545")
+        raise Invalid("rrule", f"part {unknown[:40]!r} is not known; accepted are the parts of RFC 5545")
     return _consistent(rule)
 
 
 def _consistent(rule: RuleText) -> RuleText:
     """Refuse parts that contradict one another."""
     if rule.limit is not None and rule.until is not None:
-        raise ValueError("rrule: COUNT and UNTIL are both given; accepted is one of them")
+        raise Invalid("rrule", "COUNT and UNTIL are both given; accepted is one of them")
     if any(nth for nth, _ in rule.by_day):
         if rule.frequency not in ("MONTHLY", "YEARLY"):
-            raise ValueError(
-                f"rrule: BYDAY has a numbered day with FREQ={rule.frequency}; "
-                "accepted with MONTHLY and YEARLY only"
+            raise Invalid(
+                "rrule",
+                f"BYDAY has a numbered day with FREQ={rule.frequency}; accepted with MONTHLY and YEARLY only",
             )
         if rule.by_week_no:
-            raise ValueError(
-                "rrule: BYDAY has a numbered day with BYWEEKNO; accepted are days without a number"
+            raise Invalid(
+                "rrule", "BYDAY has a numbered day with BYWEEKNO; accepted are days without a number"
             )
     return rule
 
@@ -155,7 +156,7 @@ def _consistent(rule: RuleText) -> RuleText:
 def _positive(name: str, text: str) -> int:
     value = int(text) if text.isascii() and text.isdecimal() and len(text) <= 12 else 0
     if not 1 <= value <= _LARGEST:
-        raise ValueError(f"rrule: {name} {text[:40]!r} is out of range; accepted are 1 to {_LARGEST}")
+        raise Invalid("rrule", f"{name} {text[:40]!r} is out of range; accepted are 1 to {_LARGEST}")
     return value
 
 
@@ -167,13 +168,13 @@ def _numbers(name: str, parts: dict[str, str]) -> frozenset[int]:
     found: set[int] = set()
     for item in text.split(","):
         if not _NUMBER.fullmatch(item):
-            raise ValueError(
-                f"rrule: {name} has {item[:40]!r}; accepted are whole numbers separated by commas"
+            raise Invalid(
+                "rrule", f"{name} has {item[:40]!r}; accepted are whole numbers separated by commas"
             )
         value = int(item)
         if not (low <= value <= high or (negative and low <= -value <= high)):
             also = f" and -{high} to -{low}" if negative else ""
-            raise ValueError(f"rrule: {name} {item} is out of range; accepted are {low} to {high}{also}")
+            raise Invalid("rrule", f"{name} {item} is out of range; accepted are {low} to {high}{also}")
         found.add(value)
     return frozenset(found)
 
@@ -181,7 +182,7 @@ def _numbers(name: str, parts: dict[str, str]) -> frozenset[int]:
 def _seconds(numbers: frozenset[int]) -> frozenset[int]:
     """RFC 5545 allows the leap second 60, which no clock here ever shows."""
     if numbers == {60}:
-        raise NeverFires("rrule: BYSECOND 60 is a leap second and never fires; accepted are 0 to 59")
+        raise NeverFires("rrule", "BYSECOND 60 is a leap second and never fires; accepted are 0 to 59")
     return numbers - {60}
 
 
@@ -190,11 +191,11 @@ def _parse_weekdays(text: str) -> frozenset[tuple[int, int]]:
     for item in text.split(","):
         match = _WEEKDAY.fullmatch(item)
         if match is None:
-            raise ValueError(f"rrule: BYDAY has {item[:40]!r}; accepted are days such as MO, 2TU and -1FR")
+            raise Invalid("rrule", f"BYDAY has {item[:40]!r}; accepted are days such as MO, 2TU and -1FR")
         nth = int(match["nth"] or 0)
         if match["nth"] is not None and not 1 <= abs(nth) <= 53:
-            raise ValueError(
-                f"rrule: BYDAY {item} is out of range; accepted are numbers from 1 to 53 and -53 to -1"
+            raise Invalid(
+                "rrule", f"BYDAY {item} is out of range; accepted are numbers from 1 to 53 and -53 to -1"
             )
         found.add((nth, WEEKDAYS.index(match["day"])))
     return frozenset(found)
@@ -202,7 +203,7 @@ def _parse_weekdays(text: str) -> frozenset[tuple[int, int]]:
 
 def _parse_week_start(text: str) -> int:
     if text not in WEEKDAYS:
-        raise ValueError(f"rrule: WKST {text[:40]!r} is not a day; accepted are {', '.join(WEEKDAYS)}")
+        raise Invalid("rrule", f"WKST {text[:40]!r} is not a day; accepted are {', '.join(WEEKDAYS)}")
     return WEEKDAYS.index(text)
 
 
@@ -214,9 +215,10 @@ def _parse_date(name: str, text: str) -> DateText:
         year, month, day, hour, minute, second = (int(number or 0) for number in match.groups()[:6])
         when = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
-        raise ValueError(
-            f"rrule: {name} {text[:40]!r} is not a date; "
-            "accepted are 20261231, 20261231T235959 and 20261231T235959Z"
+        raise Invalid(
+            "rrule",
+            f"{name} {text[:40]!r} is not a date; "
+            "accepted are 20261231, 20261231T235959 and 20261231T235959Z",
         ) from None
     return DateText(int(when.timestamp()), match[7] is not None, match[4] is None)
 
@@ -230,14 +232,14 @@ def _parse_dates(name: str, line: str) -> list[DateText]:
         if key.upper() == "TZID":
             zone = value.strip('"')
         elif key.upper() != "VALUE" or value.upper() not in ("DATE", "DATE-TIME"):
-            raise ValueError(
-                f"rrule: {name} has {parameter[:40]!r}; accepted are TZID and VALUE=DATE-TIME or DATE"
+            raise Invalid(
+                "rrule", f"{name} has {parameter[:40]!r}; accepted are TZID and VALUE=DATE-TIME or DATE"
             )
     if not values:
-        raise ValueError(f"rrule: {name} has no dates; accepted is for example {name}:20261231T090000Z")
+        raise Invalid("rrule", f"{name} has no dates; accepted is for example {name}:20261231T090000Z")
     dates = [_parse_date(name, value)._replace(zone=zone) for value in values.upper().split(",")]
     if name == "RDATE" and any(date.whole_day for date in dates):
-        raise ValueError(
-            "rrule: RDATE has a date without a time; accepted is for example RDATE:20261231T090000Z"
+        raise Invalid(
+            "rrule", "RDATE has a date without a time; accepted is for example RDATE:20261231T090000Z"
         )
     return dates

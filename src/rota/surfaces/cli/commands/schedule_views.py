@@ -480,7 +480,7 @@ def _never(timing: Timing) -> str | None:
     try:
         recurrence.check(timing)
     except recurrence.NeverFires as problem:
-        return str(problem).partition(": ")[2]
+        return problem.problem
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
     return None
