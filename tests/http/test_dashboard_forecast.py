@@ -39,9 +39,9 @@ def test_a_peak_is_seen_opened_and_spread(served: Served) -> None:
     page = shown(client, "/ui/default/forecast?zone=Asia/Kolkata")
     local = AT + timedelta(hours=5, minutes=30)
     assert "12 runs in the next 24 hours. At most 12 in one minute" in page
-    assert (
-        f"12 schedules fire at {local:%a} {local.day} {local:%b} {local:%H:%M}; spreading 11 of them" in page
-    )
+    reading = f"{local:%a} {local.day} {local:%b} {local:%H:%M}"
+    assert f"12 schedules fire at {reading}; spreading 11 of them" in page
+    assert f'aria-label="Spread the schedules of {reading}"' in page
     assert page.count('class="heat-5"') in (6, 7), "every day that has this hour still to come"
     [cell] = set(re.findall(r'class="heat-5" href="([^"]+)" aria-label="' + f"{local:%a}", page))
     hour = shown(client, cell)

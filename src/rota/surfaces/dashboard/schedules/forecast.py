@@ -164,12 +164,11 @@ def _bars(
     return found
 
 
-def _crowded(found: Forecast, zone: ZoneInfo) -> list[tuple[BusyMinute, str]]:
-    """The minutes that can be spread, and what that would do, in words."""
+def _crowded(found: Forecast, zone: ZoneInfo) -> list[tuple[BusyMinute, str, str]]:
+    """The minutes that can be spread, each as it is read, and what that would do, in words."""
+    crowded = [(each, each.spread, _reading(each.at, zone)) for each in found.busiest]
     return [
-        (each, each.spread.sentence(_reading(each.at, zone)))
-        for each in found.busiest
-        if each.spread is not None
+        (each, reading, spread.sentence(reading)) for each, spread, reading in crowded if spread is not None
     ]
 
 
