@@ -409,6 +409,14 @@ async def test_a_changed_limit_plans_the_line_anew(world: World) -> None:
 
 
 @on_any_store
+async def test_a_key_without_a_number_takes_no_limit_away(world: World) -> None:
+    await world.queue.limit_kind("work", concurrency=1, key="customer")
+    with pytest.raises(rota.Invalid, match=r"^limit: it limits nothing; give concurrency, rate, or both"):
+        await world.queue.limit_kind("work", key="client")
+    assert await world.queue.task_limits() == {"kind:work": rota.Limit(concurrency=1, key="customer")}
+
+
+@on_any_store
 async def test_a_changed_rate_gives_other_moments(world: World) -> None:
     marks = Marks(world, seconds=0)
     world.app.task("work")(marks.handle)

@@ -119,9 +119,7 @@ class ServingCalls(Calls):
         )
 
     async def _limit(self, subject: str, limit: Limit) -> Limit | None:
-        wanted = (
-            None if limit.concurrency is None and limit.rate is None else gate.check_limit("limit", limit)
-        )
+        wanted = None if limit == Limit() else gate.check_limit("limit", limit)
         await self._commit(commands.limit_tasks(self.tenant, {subject: wanted}, self.actor))
         if wanted is not None:
             await self._gate_waiting(subject)
