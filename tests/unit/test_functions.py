@@ -155,6 +155,18 @@ def test_a_function_is_pickled_by_its_name() -> None:
             lambda app: app.task("a", cron="@daily", interval=5, input={"text": ""})(print_it),
             "schedule 'a': interval: it was given together with cron",
         ),
+        (
+            lambda app: app.task("a", limit=rota.Limit(rate="1/s", key="txt"))(print_it),
+            "limit.key: the input of a has no 'txt'; did you mean text?",
+        ),
+        (
+            lambda app: app.task("a", limit=rota.Limit(rate="1/s", key="customer"))(print_it),
+            "limit.key: the input of a has no 'customer'; accepted are text",
+        ),
+        (
+            lambda app: app.task("a", limit=rota.Limit(rate="1/s", key="dya"))(print_report),
+            "limit.key: the input of a has no 'dya'; accepted are day, to",
+        ),
     ],
 )
 def test_a_registration_that_is_refused_changes_nothing(
@@ -169,6 +181,37 @@ def test_a_registration_that_is_refused_changes_nothing(
 
 
 def print_it(text: str) -> None: ...
+def print_report(input: Report) -> None: ...
+def print_fields(input: dict[str, Any]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda input: None,
+        lambda **values: None,
+        lambda customer, context: None,
+        lambda text, customer=None: None,
+        print_fields,
+    ],
+)
+def test_a_limit_may_have_a_key_that_the_input_can_have(handler: Any) -> None:
+    app = rota.App()
+    app.task("a", limit=rota.Limit(rate="1/s", key="customer"))(handler)
+    app.check()
+
+
+def test_the_key_of_a_limit_is_checked_when_the_annotations_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = rota.App()
+
+    @app.task("a", limit=rota.Limit(rate="1/s", key="dya"))
+    def handler(input: Later) -> None: ...  # type: ignore[name-defined]  # noqa: F821  that is the point
+
+    monkeypatch.setitem(globals(), "Later", Report)
+    with pytest.raises(rota.Invalid, match=r"^limit.key: the input of a has no 'dya'"):
+        app.check()
 
 
 # Submitting

@@ -526,9 +526,14 @@ def check_names(shape: type, given: Iterable[str], what: str = "option") -> None
     unknown = set(given) - accepted
     if unknown:
         name = min(unknown)
-        meant = get_close_matches(name, sorted(accepted), n=1, cutoff=SLIP)
-        advice = f"did you mean {meant[0]}?" if meant else f"accepted are {', '.join(sorted(accepted))}"
-        raise Invalid(name, f"there is no such {what}", advice)
+        raise Invalid(name, f"there is no such {what}", instead_of(name, accepted))
+
+
+def instead_of(name: str, accepted: Iterable[str]) -> str:
+    """The advice to whoever gave a name that is none of these."""
+    known = sorted(accepted)
+    meant = get_close_matches(name, known, n=1, cutoff=SLIP)
+    return f"did you mean {meant[0]}?" if meant else f"accepted are {', '.join(known)}"
 
 
 def check_option(name: str, option: Option, value: object) -> Any:

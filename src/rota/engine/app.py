@@ -188,9 +188,10 @@ class App:
         return child
 
     def check(self) -> None:
-        """Refused, if an annotation of a handler names what is not there."""
+        """Refused, if an annotation of a handler names what is not there, or a limit a field that is not."""
         for handler in self.handlers.values():
             handler.signature.check_resolved()
+            _check_limit_key(handler)
 
     def connected(self) -> TaskQueue | None:
         """The queue that it is connected to, if it is."""
@@ -271,6 +272,7 @@ class App:
         return function, kind
 
     def _registered(self, made: type[F], handler: Handler, options: Mapping[str, Any]) -> F:
+        _check_limit_key(handler)
         self._declare(handler, options)
         self.handlers[handler.kind] = handler
         own = {name: value for name, value in options.items() if name in _OF_SUBMISSION}
@@ -304,6 +306,12 @@ def _defaults_in(given: dict[str, Any]) -> Defaults:
     if "limit" in own:
         own["limit"] = check_limit("limit", own["limit"])
     return Defaults(**own)
+
+
+def _check_limit_key(handler: Handler) -> None:
+    limit = handler.defaults.limit
+    if limit is not None and limit.key is not None and handler.signature.is_resolved:
+        handler.signature.check_key("limit.key", limit.key)
 
 
 def _checked(options: Mapping[str, Any], shape: type) -> dict[str, Any]:

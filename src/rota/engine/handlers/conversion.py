@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec.inspect import CustomType, Type, type_info
+from msgspec.inspect import CustomType, DataclassType, StructType, Type, TypedDictType, type_info
 
 from ...domain.checks import shown
 from ...domain.errors import Invalid
@@ -115,6 +115,14 @@ def decoder(hint: Any, name: str) -> Decoder | None:
                 name, f"nobody provides a {part.cls.__name__}, and JSON cannot become one", accepted
             )
     return Decoder(hint)
+
+
+def names_in(hint: Any) -> frozenset[str] | None:
+    """The names of the fields of this type as JSON has them; None: it may have any, or none."""
+    known = type_info(hint)
+    if isinstance(known, StructType | DataclassType | TypedDictType):
+        return frozenset(field.encode_name for field in known.fields)
+    return None
 
 
 def encoded(value: Any, path: str) -> Any:

@@ -12,13 +12,14 @@ Tasks and workflows differ in what is injected, and in nothing else: both are bo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ...domain.errors import Invalid, PermanentError
-from .conversion import ABSENT, Decoder, FieldsDecoder, decoder, encoded
+from ...domain.options import instead_of
+from .conversion import ABSENT, Decoder, FieldsDecoder, decoder, encoded, names_in
 
 Getter = Callable[[Any], Any]
 """From the context of a call, what is injected: `operator.attrgetter("queue")`."""
@@ -96,6 +97,13 @@ class Signature:
         """`Invalid`, if the function cannot be called with this input."""
         self.check_resolved()
         self._values(input, None)
+
+    def check_key(self, field: str, name: str) -> None:
+        """`Invalid`, if its fields are known, and none has this name."""
+        known = self._names()
+        if known is not None and name not in known:
+            accepted = instead_of(name, known) if known else "leave it out"
+            raise Invalid(field, f"the input of {self.kind} has no {name!r}", accepted)
 
     @property
     def is_resolved(self) -> bool:
@@ -182,6 +190,12 @@ class Signature:
             else:
                 raise self._has_no(name)
         return values
+
+    def _names(self) -> Collection[str] | None:
+        """The fields of the input that it asks for; None: there may be any."""
+        if self._whole is not None:
+            return None if self._whole.decode is None else names_in(self._whole.decode.hint)
+        return None if self._takes_any else self._decoders.keys()
 
     def _others(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """For `**others`: every field that no parameter is named after."""
