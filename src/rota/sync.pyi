@@ -564,10 +564,12 @@ class Queue:
     ) -> Limit | None:
         """The same for tasks of a kind; with `key`, for each value that this field of their input has. A worker that
         has a handler with another limit sets that one when it starts."""
-    def task_limits(self) -> dict[str, Limit]:
-        """The limits of kinds ("kind:send") and queues ("queue:mail")."""
+    def task_limits(self, *, declared: bool | None = None) -> dict[str, Limit]:
+        """The limits of kinds ("kind:send") and queues ("queue:mail"). With `declared`: only those that handlers have;
+        with False: only those that were set by calls."""
     def declare_limits(self, app: App) -> None:
-        """Set the limits that the handlers of an app have."""
+        """Set the limits that the handlers of an app have, as a worker does when it starts. A limit that was declared
+        for a kind is taken away if its handler has none here."""
     def alarms(
         self,
         *,

@@ -408,6 +408,55 @@ async def test_a_changed_limit_plans_the_line_anew(world: World) -> None:
     await check_empty(world)
 
 
+async def test_a_limit_goes_when_it_is_deleted_in_the_code(world: World) -> None:
+    """The next worker that starts takes it away."""
+    marks = Marks(world, seconds=10)
+    world.app.task("work", limit=rota.Limit(concurrency=1))(marks.handle)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 5)
+    async with world.running(concurrency=50):
+        await world.at(5 * SECOND)
+        assert await world.queue.task_limits(declared=True) == {"kind:work": rota.Limit(concurrency=1)}
+        del world.app.handlers["work"]
+        world.app.task("work")(marks.handle)
+        async with world.running(concurrency=50):
+            await all_done(world, tasks)
+    assert await world.queue.task_limits() == {}
+    assert marks.most == {"1": 5}
+    await check_empty(world)
+
+
+@on_any_store
+@pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
+async def test_a_limit_that_a_person_set_stays_when_it_is_deleted_in_the_code(
+    world: World, is_first: bool
+) -> None:
+    limited, unlimited, other = rota.App(), rota.App(), rota.App()
+    limited.task("work", limit=rota.Limit(concurrency=1))(lambda: None)
+    unlimited.task("work")(lambda: None)
+    other.task("other")(lambda: None)
+    if is_first:
+        await world.queue.limit_kind("work", concurrency=1)
+    await world.queue.declare_limits(limited)
+    await world.queue.declare_limits(other)
+    assert bool(await world.queue.task_limits(declared=True)) is not is_first
+    if not is_first:
+        await world.queue.limit_kind("work", concurrency=1)
+    await world.queue.declare_limits(unlimited)
+    assert await world.queue.task_limits(declared=False) == {"kind:work": rota.Limit(concurrency=1)}
+    await world.queue.limit_kind("work")
+    assert await world.queue.task_limits() == {}
+
+
+@on_any_store
+async def test_what_the_worker_that_started_last_declares_holds(world: World) -> None:
+    old, new = rota.App(), rota.App()
+    old.task("work", limit=rota.Limit(concurrency=1))(lambda: None)
+    new.task("work")(lambda: None)
+    for app, limits in [(old, {"kind:work": rota.Limit(concurrency=1)}), (new, {})] * 2:
+        await world.queue.declare_limits(app)
+        assert await world.queue.task_limits() == limits
+
+
 @on_any_store
 async def test_a_key_without_a_number_takes_no_limit_away(world: World) -> None:
     await world.queue.limit_kind("work", concurrency=1, key="customer")

@@ -105,10 +105,19 @@ def _check_rate(field: str, value: object) -> str:
     return str.__str__(value)
 
 
-def limited(limits: Limits, subject: str, limit: Limit | None) -> Limits:
-    """The limits of a tenant with this one set, or taken away."""
+def limited(limits: Limits, subject: str, limit: Limit | None, *, is_declared: bool = False) -> Limits:
+    """The limits of a tenant with this one set, or taken away. A handler that declares none takes away what a handler
+    declared; what a person set stays, also if a handler declares the same."""
+    is_kept = limit is None and subject not in limits.declared
+    if is_declared and (is_kept or limits.tasks.get(subject) == limit):
+        return limits
     others = {name: other for name, other in limits.tasks.items() if name != subject}
-    return replace(limits, tasks=others if limit is None else others | {subject: limit})
+    declared = {name for name in limits.declared if name != subject}
+    return replace(
+        limits,
+        tasks=others if limit is None else others | {subject: limit},
+        declared=tuple(sorted(declared | {subject} if is_declared and limit is not None else declared)),
+    )
 
 
 def gates_of(task: Task, limits: Limits, now: datetime) -> list[Gate]:

@@ -197,10 +197,9 @@ class App:
         """The queue that it is connected to, if it is."""
         return self.queue or (self._parent.connected() if self._parent else None)
 
-    def limits(self) -> dict[str, Limit]:
-        """The limits of its handlers, by what they limit."""
-        found = {of_kind(kind): handler.defaults.limit for kind, handler in self.handlers.items()}
-        return {subject: limit for subject, limit in found.items() if limit is not None}
+    def limits(self) -> dict[str, Limit | None]:
+        """The limits of its handlers, by what they limit. None: the handler has none."""
+        return {of_kind(kind): handler.defaults.limit for kind, handler in self.handlers.items()}
 
     def defaults(self) -> Mapping[str, Defaults]:
         return {kind: handler.defaults for kind, handler in self.handlers.items()}

@@ -141,7 +141,8 @@ def _told(record: msgspec.Struct) -> dict[str, Any]:
             return {"task_id": record.target_id if record.target_type != "template" else None, **shape}
         case Tenant():  # its limits stand beside the rest
             shape = fields_of(record, leave_out=("tenant", "limits", "alarm_rules"))
-            return {"id": shape.pop("id"), "status": shape.pop("status"), **fields_of(record.limits), **shape}
+            limits = fields_of(record.limits, leave_out=("declared",))
+            return {"id": shape.pop("id"), "status": shape.pop("status"), **limits, **shape}
         case Occurrence():
             return {"at": iso(record.at), "local": record.local.isoformat(), "dst": record.dst}
         case ClockChange():

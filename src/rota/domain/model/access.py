@@ -28,13 +28,15 @@ class Role(StrEnum):
 
 class Limits(Value, frozen=True, kw_only=True):
     """The limits of one tenant. `pending_tasks`: None is no limit; to count costs time on every submission. `tasks` has
-    the limits of its tasks by what they limit ("kind:mail", "queue:mail")."""
+    the limits of its tasks by what they limit ("kind:mail", "queue:mail"); `declared` are those of them that
+    handlers have."""
 
     schedules: int = 10_000
     pending_tasks: int | None = None
     minimum_interval: timedelta = timedelta(seconds=1)
     input_bytes: int = 1024 * 1024
     tasks: dict[str, Limit] = msgspec.field(default_factory=dict)
+    declared: tuple[str, ...] = ()
 
 
 class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.1"):

@@ -25,19 +25,22 @@ LET_IN_AT_ONCE = 500
 NO_LIMIT = Limit()
 
 
-def limit_tasks(tenant: str, limits: Mapping[str, Limit | None], actor: str) -> Work[list[str]]:
-    """Set these limits, by what they limit, and take away those that are None: which of them are new."""
+def limit_tasks(
+    tenant: str, limits: Mapping[str, Limit | None], actor: str, *, are_declared: bool = False
+) -> Work[list[str]]:
+    """Set these limits, by what they limit, and take away those that are None: which of them are new. `are_declared`:
+    handlers have them."""
 
     async def work(tx: Tx) -> list[str]:
         known = await tx.get(Tenant, tenant)
         old = known or Tenant(id=tenant, tenant=tenant, created_at=tx.now)
-        changed = [subject for subject, limit in limits.items() if old.limits.tasks.get(subject) != limit]
-        if changed:
-            new = old.limits
-            for subject in changed:
-                new = gate.limited(new, subject, limits[subject])
+        new = old.limits
+        for subject, limit in limits.items():
+            new = gate.limited(new, subject, limit, is_declared=are_declared)
+        changed = [subject for subject in limits if new.tasks.get(subject) != old.limits.tasks.get(subject)]
+        if new != old.limits:
             stored = tx.put(replace(old, limits=new))
-            audit(tx, "limited", actor, known, stored, ", ".join(changed))
+            audit(tx, "limited", actor, known, stored, ", ".join(changed or limits))
         return changed
 
     return work

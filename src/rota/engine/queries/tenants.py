@@ -10,6 +10,7 @@ from ...domain.model import (
     AlarmRules,
     Calendar,
     Limit,
+    Limits,
     Template,
     Tenant,
 )
@@ -103,10 +104,15 @@ async def alarm_rules(tx: Tx, tenant: str) -> dict[str, AlarmRules]:
 
 
 @as_work
-async def task_limits(tx: Tx, tenant: str) -> dict[str, Limit]:
-    """The limits of its tasks, by what they limit."""
+async def task_limits(tx: Tx, tenant: str, *, declared: bool | None = None) -> dict[str, Limit]:
+    """The limits of its tasks, by what they limit; only those that handlers have, or only the others."""
     record = await tx.get(Tenant, tenant)
-    return {} if record is None else record.limits.tasks
+    limits = Limits() if record is None else record.limits
+    return {
+        subject: limit
+        for subject, limit in limits.tasks.items()
+        if declared is None or (subject in limits.declared) is declared
+    }
 
 
 @as_work

@@ -95,17 +95,22 @@ class ServingCalls(Calls):
         subject = gate.of_kind(check_kind(kind))
         return await self._limit(subject, Limit(concurrency=concurrency, rate=rate, key=key))
 
-    async def task_limits(self) -> dict[str, Limit]:
-        """The limits of kinds ("kind:send") and queues ("queue:mail")."""
-        return await self.store.read(queries.task_limits(self.tenant))
+    async def task_limits(self, *, declared: bool | None = None) -> dict[str, Limit]:
+        """The limits of kinds ("kind:send") and queues ("queue:mail"). With `declared`: only those that handlers have;
+        with False: only those that were set by calls."""
+        return await self.store.read(queries.task_limits(self.tenant, declared=declared))
 
     async def declare_limits(self, app: App) -> None:
-        """Set the limits that the handlers of an app have."""
-        limits = app.limits()
-        changed = await self._commit(commands.limit_tasks(self.tenant, limits, self.actor)) if limits else []
-        for subject in changed:
-            await self._gate_waiting(subject)
+        """Set the limits that the handlers of an app have, as a worker does when it starts. A limit that was declared
+        for a kind is taken away if its handler has none here."""
+        known = await self.task_limits(declared=True)
+        limits = {subject: limit for subject, limit in app.limits().items() if limit or subject in known}
+        work = commands.limit_tasks(self.tenant, limits, self.actor, are_declared=True)
+        for subject in await self._commit(work) if limits else []:
+            if limits[subject] is not None:
+                await self._gate_waiting(subject)
         for subject, limit in limits.items():
+            limit = limit or Limit()
             if not await self.store.read(queries.are_gates_under(self.tenant, subject, limit)):
                 await self._replan(subject, limit)
 
