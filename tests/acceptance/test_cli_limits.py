@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+import rota as rota_package
 from command_line import bare_folder, complaint, document, rota
 
 
@@ -22,6 +24,32 @@ def test_set_show_and_take_away() -> None:
     assert document("queue limit mail") == {"queue": "mail", "concurrency": 10, "rate": "50/s"}
     assert rota("queue limit mail --off").stdout == "mail: no limit\n"
     assert document("queue limit mail") == {"queue": "mail", "concurrency": None, "rate": None}
+
+
+def test_all_limits_are_listed_with_whoever_set_them() -> None:
+    assert "no limits in" in rota("limits").stderr
+    rota("queue limit mail --rate 50/s")
+
+    async def declared() -> None:
+        app = rota_package.App()
+        app.task("send", limit=rota_package.Limit(concurrency=5, key="to"))(lambda to: None)
+        async with rota_package.connect("sqlite:///rota.db") as queue:
+            await queue.declare_limits(app)
+
+    asyncio.run(declared())
+    of_kind = {"kind": "send", "queue": None, "concurrency": 5, "rate": None, "key": "to", "declared": True}
+    of_queue = {
+        "kind": None,
+        "queue": "mail",
+        "concurrency": None,
+        "rate": "50/s",
+        "key": None,
+        "declared": False,
+    }
+    assert document("limits") == [of_kind, of_queue]
+    _, first, second = rota("limits").stdout.splitlines()
+    assert first.split() == ["kind", "send", "5", "-", "to", "its", "handler"]
+    assert second.split() == ["queue", "mail", "-", "50/s", "-", "a", "call"]
 
 
 def test_status_says_how_long_the_line_is() -> None:

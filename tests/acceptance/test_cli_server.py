@@ -276,6 +276,7 @@ def _walk_the_rest(walk: Walk) -> None:
     walk.do("queue resume", "mail")
     walk.same("queue limit", "mail")
     walk.same("queue list")
+    walk.same("limits")
     walk.do("alarm-rules", "billing --alarm-late 5m")
     walk.same("alarm-rules")
     walk.same("alarms", "--over")

@@ -64,6 +64,7 @@ NEEDED = {
     ("get", "queues"): VIEWER,
     ("post", "queues/{name}/pause"): OPERATOR,
     ("post", "queues/{name}/resume"): OPERATOR,
+    ("get", "limits"): VIEWER,
     ("get", "queues/{name}/limit"): VIEWER,
     ("put", "queues/{name}/limit"): OPERATOR,
     ("get", "alarms"): VIEWER,

@@ -155,6 +155,15 @@ def test_a_queue_is_paused_with_a_note_and_resumed(shop: Served) -> None:
     assert client.get("/ui/default/queues/mail/drop").status_code == 404
 
 
+def test_limits_are_listed_under_the_queues(shop: Served) -> None:
+    shop.call(lambda queue: queue.limit_queue("mail", concurrency=1_000, rate="50/s"))
+    page = shown(shop.client(), "/ui/default/queues")
+    assert 'queue <span class="key">mail</span>' in page
+    assert ">50/s<" in page
+    shop.call(lambda queue: queue.limit_queue("mail"))
+    assert ">50/s<" not in shown(shop.client(), "/ui/default/queues")
+
+
 def test_all_that_match_are_counted_before_they_are_cancelled(shop: Served) -> None:
     client = browser(shop)
     shop.call(lambda queue: queue.submit_many([("many", n) for n in range(7)]), "bulk")

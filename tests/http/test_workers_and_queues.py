@@ -37,6 +37,7 @@ def test_a_queue_is_limited_and_its_tasks_say_so(quiet: Tenant) -> None:
     bad = quiet.http.put(quiet.path("queues/mail/limit"), json={"rate": "often"})
     assert "'often' is not a rate" in problem(bad, 422, "invalid")["detail"]
     assert quiet.get("queues/mail/limit") == limit
+    assert quiet.get("limits") == {"items": [limit | {"kind": None, "key": None, "declared": False}]}
     assert quiet.send("PUT", "queues/mail/limit", 200, json={}) == none
     assert quiet.get(f"task-executions/{tasks[1]['id']}")["waiting"]["reason"] == "no_worker"
 

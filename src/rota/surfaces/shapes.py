@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Annotated, Any, Generic, TypeVar, get_args
@@ -18,6 +18,7 @@ from ..domain.model import (
     Calendar,
     Change,
     Event,
+    Limit,
     NodeState,
     PausedQueue,
     Run,
@@ -175,6 +176,20 @@ def queue_use(record: QueueUse, now: datetime) -> dict[str, Any]:
     shape = fields_of(record, leave_out=("paused",))
     oldest = None if record.oldest_at is None else (now - record.oldest_at).total_seconds()
     return {**shape, "oldest_seconds": oldest, "paused": plain(record.paused)}
+
+
+def task_limits(limits: Mapping[str, Limit], declared: Container[str]) -> list[dict[str, Any]]:
+    """Limits of kinds and queues, by what they limit; those in `declared` are of handlers."""
+    return [
+        {
+            "kind": name if what == "kind" else None,
+            "queue": name if what == "queue" else None,
+            **fields_of(limit),
+            "declared": subject in declared,
+        }
+        for subject, limit in sorted(limits.items())
+        for what, _, name in [subject.partition(":")]
+    ]
 
 
 def _target(target: Target) -> dict[str, Any]:

@@ -59,6 +59,7 @@ _ALARMS = {
 _WORKERS = {
     "workers": Entry("commands.serving:workers", "Who is alive, and what each handles."),
     "queue": Entry("root:queue", "Look into queues, pause, resume and limit them."),
+    "limits": Entry("commands.serving:limits", "How many tasks of which kind or queue may run."),
 }
 _ACCESS = {
     "keys": Entry("root:keys", "Create, list and revoke the keys of the HTTP API."),

@@ -7,6 +7,7 @@ from fastapi import Response
 from ...domain.errors import NotFound, Refused
 from ...domain.model import TaskStatus
 from ...domain.serving import is_alive
+from ..shapes import task_limits
 from .visit import FormField, Visit
 
 HELD = 1000
@@ -51,7 +52,11 @@ async def queues(visit: Visit) -> Response:
     if found is None:
         return visit.being_made("Queues", "Their tasks are being counted.")
     return visit.show(
-        "queues.html", queues=found, now=await visit.queue.now(), said=words.get(visit.asked("said") or "")
+        "queues.html",
+        queues=found,
+        limits=task_limits(await visit.queue.task_limits(), await visit.queue.task_limits(declared=True)),
+        now=await visit.queue.now(),
+        said=words.get(visit.asked("said") or ""),
     )
 
 

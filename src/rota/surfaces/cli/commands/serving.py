@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ....domain.model import NodeState, PausedQueue
+from ....domain.model import Limit, NodeState, PausedQueue
 from ...durations import short
 from .. import completing
 from ..options import DURATION
@@ -56,6 +56,33 @@ def _node_row(session: Session, node: NodeState, now: datetime) -> list[Cell | s
 def _slots(node: NodeState) -> str:
     """The slots that are taken, as far as that is told, of all."""
     return f"{node.slots}" if node.running is None else f"{sum(node.running.values())} of {node.slots}"
+
+
+@command(examples=["rota limits", "rota limits --json"])
+@with_session
+def limits(session: Session) -> None:
+    """The limits of tasks, by kind and by queue: how many at once, how many begin in a while, and for each value of
+    which field of the input. One that a handler has goes with its code, when a worker starts; the others stay until
+    they are taken away."""
+    from ...shapes import task_limits as shape
+
+    async def both(queue: Queue) -> tuple[dict[str, Limit], dict[str, Limit]]:
+        return await queue.task_limits(), await queue.task_limits(declared=True)
+
+    found = shape(*session.run(both))
+    if session.as_json:
+        return session.screen.json(found)
+    if not found:
+        return session.say_none("limits", {}, "`rota queue limit` sets one, and a handler may have one")
+    return session.screen.table(
+        ("LIMITS", "AT ONCE", "RATE", "FOR EACH", "SET BY"), [_limit_row(each) for each in found]
+    )
+
+
+def _limit_row(limit: dict[str, Any]) -> list[Cell | str]:
+    what = f"kind {limit['kind']}" if limit["kind"] else f"queue {limit['queue']}"
+    numbers = [str(limit[name] or "-") for name in ("concurrency", "rate", "key")]
+    return [Cell(what, "bold"), *numbers, "its handler" if limit["declared"] else "a call"]
 
 
 @command(name="list", examples=["rota queue list", "rota queue list --json"])

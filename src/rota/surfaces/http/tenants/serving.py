@@ -1,4 +1,4 @@
-"""`/api/tenants/{tenant}/nodes` and `/queues`: who serves what, and which queues are paused or limited."""
+"""`/api/tenants/{tenant}/nodes`, `/queues` and `/limits`: who serves what, and what is paused or limited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....domain.gate import of_queue
 from ....domain.model import Limit
 from ....domain.serving import is_alive
 from ....engine.queries.serving import QueueUse
-from ...shapes import Answer, ItemsAnswer, Time, listed, shaped
+from ...shapes import Answer, ItemsAnswer, Time, listed, shaped, task_limits
 from ..openapi import documented
 from ..reading import Router
 from ..service import OnceKey, Operator, Viewer, answer
@@ -80,6 +80,22 @@ class ResumedQueueAnswer(Answer, frozen=True, kw_only=True):
     was_paused: bool
 
 
+class TaskLimitAnswer(Answer, frozen=True, kw_only=True):
+    """How many tasks of a kind or a queue may be at work at once, and how many may begin in a while; with `key`, for
+    each value that this field of their input has. `declared`: the handler has it, and it goes with its code."""
+
+    kind: str | None
+    queue: str | None
+    concurrency: int | None
+    rate: str | None
+    key: str | None
+    declared: bool
+
+
+class TaskLimitsAnswer(ItemsAnswer[TaskLimitAnswer], frozen=True, kw_only=True):
+    """All limits of the tasks of a tenant."""
+
+
 class QueueLimitAnswer(Answer, frozen=True, kw_only=True):
     """How many tasks of a queue may be at work at once, and how many may begin in a while; null: any number."""
 
@@ -135,6 +151,13 @@ async def resume(queue: Operator, name: Name, once: OnceKey = None) -> Response:
     """Let workers take tasks of this queue again."""
     queue.once(once, lambda was_paused: resumed_queue(name, was_paused))
     return answer(resumed_queue(name, await queue.resume_queue(name)))
+
+
+@router.get("/limits", **documented(200, TaskLimitsAnswer))
+async def list_limits(queue: Viewer) -> Response:
+    """The limits of tasks, by kind and by queue."""
+    found = task_limits(await queue.task_limits(), await queue.task_limits(declared=True))
+    return answer(listed(TaskLimitsAnswer, found, lambda each: TaskLimitAnswer(**each)))
 
 
 @router.get("/queues/{name}/limit", **documented(200, QueueLimitAnswer))
