@@ -458,6 +458,37 @@ async def test_what_the_worker_that_started_last_declares_holds(world: World) ->
 
 
 @on_any_store
+async def test_a_task_in_a_line_says_that_those_let_in_are_in_a_paused_queue(world: World) -> None:
+    await world.queue.limit_kind("work", concurrency=1)
+    await world.queue.pause_queue("idle")  # nothing of it is inside
+    held = await world.queue.submit("work", queue="mail")
+    behind = await world.queue.submit("work")
+    line = "it is the next of kind work (at most 1 at once)"
+    assert await world.queue.waiting(behind.id) == line
+    await world.queue.pause_queue("mail", "the server moves")
+    paused = await world.queue.waiting(behind.id)
+    assert paused is not None
+    assert (
+        paused
+        == f"{line}; one that was let in cannot start: queue mail was paused by tester less than a second ago"
+        " (the server moves)"
+    )
+    assert paused.reason == "limited"
+    await world.queue.cancel(held.id)
+    assert (await world.queue.waiting(behind.id)) != paused
+
+
+@on_any_store
+async def test_a_task_in_the_line_of_a_paused_queue_says_so(world: World) -> None:
+    await world.queue.limit_queue("mail", concurrency=1)
+    await world.queue.submit("work", queue="mail")
+    behind = await world.queue.submit("work", queue="mail")
+    await world.queue.pause_queue("mail")
+    said = "it is the next of queue mail (at most 1 at once); queue mail was paused by tester less than a second ago"
+    assert await world.queue.waiting(behind.id) == said
+
+
+@on_any_store
 async def test_a_key_without_a_number_takes_no_limit_away(world: World) -> None:
     await world.queue.limit_kind("work", concurrency=1, key="customer")
     with pytest.raises(rota.Invalid, match=r"^limit: it limits nothing; give concurrency, rate, or both"):

@@ -4,11 +4,11 @@ A node is alive until it has been silent for `MISSED` of its heartbeats; one tha
 more. Whether anybody handles a kind is judged by the live workers of a tenant alone. Where workers are known and none
 is alive, nobody does. Where none is known, nothing is: workers may just not have been started yet.
 
-    explain(task, now, nodes, paused, limited)
+    explain(task, now, nodes, paused, limited, holding)
 
 says in plain English what a task waits for. `nodes` are all nodes of the store, dead ones too; `paused` is the record
-of the task's queue, if that is paused; `limited` is the limit that keeps it waiting, in words. The answer is a text
-that carries a `reason`:
+of the task's queue, if that is paused; `limited` is the limit that keeps it waiting, in words; `holding` are other
+paused queues, in which tasks wait that this limit has let in. The answer is a text that carries a `reason`:
 
     limited         it waits in the line of a limit, or for its moment under a rate
     dependency      it is a workflow that waits for a child, a signal, or a time of its own
@@ -180,6 +180,7 @@ def explain(
     nodes: Sequence[NodeState],
     paused: PausedQueue | None,
     limited: str | None = None,
+    holding: Sequence[PausedQueue] = (),
 ) -> Waiting | None:
     """None: it has ended, or runs as it should."""
     task = task.as_of(now)
@@ -190,7 +191,9 @@ def explain(
     unhandled = nobody_handles(nodes, now, task.tenant, task.kind, task.queue)
     aside = f"; {unhandled}" if unhandled else ""
     if limited is not None:
-        return Waiting(f"it {limited}{aside}", "limited")
+        held = "".join(f"; one that was let in cannot start: {_paused(each, now)}" for each in holding)
+        own = f"; {_paused(paused, now)}" if paused is not None else ""
+        return Waiting(f"it {limited}{held}{own}{aside}", "limited")
     if task.available_at > now and task.waits_for:
         return Waiting(f"it waits for {waited_for(task, now)}{aside}", "dependency")
     if task.available_at > now:

@@ -128,7 +128,22 @@ async def wait_of(tx: Tx, task: Task) -> Waiting | None:
     if not task.is_live:
         return None
     paused = await tx.get(PausedQueue, paused_id(task.tenant, task.queue))
-    return explain(task, tx.now, await every_node(tx), paused, await _limit_of(tx, task))
+    limited, holding = await _limit_of(tx, task), await _holding(tx, task)
+    return explain(task, tx.now, await every_node(tx), paused, limited, holding)
+
+
+async def _holding(tx: Tx, task: Task) -> list[PausedQueue]:
+    """The paused queues in which tasks of its kind have passed the gate in whose line it waits: only few are looked
+    at."""
+    if task.line is None or gate.is_of_queue(task.line):
+        return []
+    found = []
+    for paused in await tx.find(PausedQueues(tenant=task.tenant), LOOKED_AT):
+        query = UpcomingTasks(after=LONG_AGO, queues=(paused.queue,), kinds=(task.kind,), tenant=task.tenant)
+        waiting = await tx.find(query, LOOKED_AT)
+        if paused.queue != task.queue and any(task.line in each.gates[: each.passed] for each in waiting):
+            found.append(paused)
+    return found
 
 
 async def _limit_of(tx: Tx, task: Task) -> str | None:
