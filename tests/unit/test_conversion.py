@@ -35,6 +35,11 @@ class Address:
     lines: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Parcel(Address):
+    weight: int = 5
+
+
 class Order(msgspec.Struct, forbid_unknown_fields=True):
     to: Address
     parts: dict[str, Address] = {}
@@ -57,6 +62,11 @@ class Model(pydantic.BaseModel):
 
 class Aliased(pydantic.BaseModel):
     first_name: str = pydantic.Field(alias="firstName")
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    day: date
 
 
 class Computed(pydantic.BaseModel):
@@ -126,6 +136,7 @@ THERE_AND_BACK: list[tuple[Any, Any, Any]] = [
     (Aliased, {"first_name": "Ada"}, Aliased(firstName="Ada")),
     (list[Aliased], [{"first_name": "Ada"}], [Aliased(firstName="Ada")]),
     (Computed, {"n": 1}, Computed(n=1)),
+    (Strict, {"day": "2026-01-31"}, Strict(day=date(2026, 1, 31))),
     (Holder, {"model": {"n": 1, "tags": []}}, Holder(Model(n=1))),
     (list[Model], [{"n": 1, "tags": []}], [Model(n=1)]),
     (Annotated[int, msgspec.Meta(ge=1)], 1, 1),
@@ -139,6 +150,38 @@ def test_values_are_decoded_by_their_type_and_encoded_again(hint: Any, json: Any
     found = read(json, "input.p")
     assert (found, type(found)) == (value, type(value))
     assert msgspec.json.encode(read.encoded(value, "input.p")) == msgspec.json.encode(json)
+
+
+class Name(str):
+    pass
+
+
+class Number(float):
+    pass
+
+
+class Hides(pydantic.BaseModel):
+    n: int
+    hidden: int = pydantic.Field(exclude=True)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "json"),
+    [
+        (str, Name("Ada"), "Ada"),
+        (float, Number(1.5), 1.5),
+        (int, True, True),
+        (date, datetime(2026, 1, 31, 12, 30), "2026-01-31T12:30:00"),
+        (Address, Parcel("Ada"), {"name": "Ada", "zip": 0, "lines": [], "weight": 5}),
+        (Hides, Hides(n=1, hidden=2), {"n": 1}),
+    ],
+    ids=str,
+)
+def test_what_has_a_subclass_of_the_type_or_is_a_model_fits(hint: Any, value: Any, json: Any) -> None:
+    read = decoder(hint, "p")
+    assert read is not None
+    found = read.encoded(value, "output")
+    assert (found, type(found)) == (json, type(json))
 
 
 def test_a_model_is_read_by_its_aliases_too() -> None:
@@ -179,6 +222,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Order, {"to": {"name": 1}}, "input.to.name: expected a text, got 1"),
     (Order, {"to": {"name": "A", "lines": ["a", None]}}, "input.to.lines[1]: expected a text, got None"),
     (Order, {"to": {"name": "A"}, "from": 1}, "input.from: there is no such field"),
+    (Cat | Dog, {"type": "Cow", "name": "x"}, "input.type: 'Cow' is not one of the accepted values"),
     (Movie, {"title": "Alien"}, "input.year: it is missing"),
     (Holder, {"model": {"n": "x"}}, "input.model.n: input should be a valid integer"),
     (list[Model], [{"n": 1, "tags": ["a", 5]}], "input[0].tags[1]: input should be a valid string, got 5"),

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cache
 from pathlib import PurePath
 from types import NoneType
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin, is_typeddict
 
 import msgspec
 from msgspec.inspect import CustomType, DataclassType, StructType, Type, TypedDictType, type_info
@@ -75,8 +75,16 @@ class Decoder:
         if type(value) is self.hint and self.hint in _PLAIN:
             return value  # as below: it fits
         found = encoded(value, path)
-        self(found, path)
+        if not self._is_right(value):
+            self(found, path)
         return found
+
+    def _is_right(self, value: Any) -> bool:
+        """Whether the value need not be looked into: a model has checked itself, and what has a subclass of the type is
+        of the type, though JSON may tell them apart (a bool is an int, a datetime is a date)."""
+        if type(value) is self.hint:
+            return _is_model(self.hint)
+        return isinstance(self.hint, type) and not is_typeddict(self.hint) and isinstance(value, self.hint)
 
 
 class FieldsDecoder:
@@ -181,7 +189,7 @@ def _from_json(cls: Any, value: Any) -> Any:
     if not _is_model(cls):
         return value  # msgspec says what it is instead
     try:
-        return cls.model_validate(value, **_names_of_models())
+        return cls.model_validate_json(msgspec.json.encode(value), **_names_of_models())
     except sys.modules["pydantic"].ValidationError as error:
         first = error.errors()[0]
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
@@ -200,6 +208,10 @@ def _names_of_models() -> dict[str, bool]:
 def _to_json(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
+    if isinstance(value, str):  # a subclass, as the next ones
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
     if _is_model(type(value)):
         is_strict = value.model_config.get("extra") == "forbid"  # then it would refuse what it computes
         return value.model_dump(mode="json", round_trip=is_strict)
@@ -219,7 +231,7 @@ def _explained(error: msgspec.ValidationError, value: Any, path: str, hints: Map
         return Invalid(f"{where}.{field['name']}", "it is missing" if missing else "there is no such field")
     found, is_found = _found(value, said["path"] or "")
     got = shown(found) if is_found and not said["key"] else _in_words(problem.rpartition(", got ")[2])
-    if problem.startswith("Invalid enum value"):
+    if problem.startswith(("Invalid enum value", "Invalid value")):  # the second is of tags
         choices = ", ".join(map(shown, _choices(hints.get(said["path"] or ""))))
         return Invalid(
             where, f"{got} is not one of the accepted values", choices and f"accepted are {choices}"
