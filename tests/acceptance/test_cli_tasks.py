@@ -188,6 +188,7 @@ def test_tick_fires_what_is_due(folder: Path) -> None:
     fired: list[str] = []
     while not fired:  # the schedule is due within a second
         events = documents("tick doubling:app")
-        fired = [event["event"] for event in events if event.get("subject") in ("soon", "double")]
+        told = [event["event"] for event in events if event.get("subject") in ("soon", "double")]
+        fired = [event for event in told if event != "skipped"]  # a slow machine finds two times due
     assert fired[:3] == ["fired", "started", "completed"]
     assert rota("schedule runs soon --status completed").stdout.count("took") == fired.count("completed")
