@@ -255,7 +255,7 @@ def test_many_are_submitted_in_one_commit() -> None:
         assert [await each.result() for each in sums] == [11, 5]
         assert sums[0].task.created_at == sums[1].task.created_at
         assert await add.map([]) == []
-        with pytest.raises(rota.Invalid, match=r"^input.a: expected a whole number, got 'x'"):
+        with pytest.raises(rota.Invalid, match=r"^items\[1\].input.a: expected a whole number, got 'x'"):
             await add.map([1, "x"])  # type: ignore[list-item]  # that is the point
         with pytest.raises(rota.Invalid, match=r"^idempotency_key: one key cannot stand for many"):
             await add.options(idempotency_key="k").map([1])
@@ -395,7 +395,6 @@ def test_a_wrong_input_is_refused_where_the_handler_is_known() -> None:
         await queue.create_template("letter", "send", parameters={"to": []})
         calls: list[Callable[[], Awaitable[Any]]] = [
             lambda: queue.submit("send", wrong),
-            lambda: queue.submit_many([("send", {"to": []}), ("send", wrong)]),
             lambda: queue.create_schedule("s", task_type="send", input=wrong, interval=60),
             lambda: queue.update_schedule("daily", input=wrong),
             lambda: queue.trigger_schedule("daily", wrong),
@@ -405,6 +404,8 @@ def test_a_wrong_input_is_refused_where_the_handler_is_known() -> None:
         for call in calls:
             with pytest.raises(rota.Invalid, match=r"^input.to\[2\]: expected a text, got 5$"):
                 await call()
+        with pytest.raises(rota.Invalid, match=r"^tasks\[1\].input.to\[2\]: expected a text, got 5$"):
+            await queue.submit_many([("send", {"to": []}), ("send", wrong)])
         assert (await queue.count(), await queue.count_schedules()) == (0, 1)
         await queue.submit("unknown", wrong)
 

@@ -123,6 +123,10 @@ class Invalid(Refused, ValueError):
         self.code = "invalid"
         self.field = field
 
+    def among(self, many: str, number: int) -> Invalid:
+        """The same, said of one of many."""
+        return Invalid(f"{many}[{number}].{self.field}", str(self).removeprefix(f"{self.field}: "))
+
 
 class NotFound(Refused, LookupError):
     """There is nothing of that name here (or it belongs to someone else, which looks the same)."""

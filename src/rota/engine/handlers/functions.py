@@ -217,10 +217,7 @@ class TaskFunction(Generic[P, R]):
         """Submit a task for each item, all in one transaction. An item is the function's first argument, or what
         `function.args(…)` gives."""
         queue = self._queue()
-        inputs = [
-            item.input if isinstance(item, Arguments) else self.signature.input_for((item,), {})
-            for item in items
-        ]
+        inputs = [self._input_of(item, number) for number, item in enumerate(items)]
         if self._options.get("idempotency_key") is not None:
             raise Invalid("idempotency_key", "one key cannot stand for many tasks", "leave it out")
         if self._connection is not None:
@@ -229,6 +226,12 @@ class TaskFunction(Generic[P, R]):
             )
         tasks = await self._submit_all(queue, inputs)
         return [Handle(task, queue, self.signature) for task in tasks]
+
+    def _input_of(self, item: Any, number: int) -> Any:
+        try:
+            return item.input if isinstance(item, Arguments) else self.signature.input_for((item,), {})
+        except Invalid as problem:
+            raise problem.among("items", number) from None
 
     async def _submit_all(self, queue: TaskQueue, inputs: Sequence[Any]) -> list[Task]:
         return await queue.submit_many([(self.kind, input) for input in inputs], **self._options)

@@ -70,8 +70,11 @@ class TaskCalls(Calls):
         asked = [
             replace(each, is_workflow=is_workflow) for each in arguments.submissions(_pairs(tasks), options)
         ]
-        for each in asked:
-            self._check_input(each.kind, each.input)
+        for number, each in enumerate(asked):
+            try:
+                self._check_input(each.kind, each.input)
+            except Invalid as problem:
+                raise problem.among("tasks", number) from None
         submitted = await self._submit_all(asked, None) if asked else []
         await self._warn_of_unhandled(*{(task.kind, task.queue) for task in submitted})
         return submitted
