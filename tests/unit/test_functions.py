@@ -289,7 +289,9 @@ def test_a_task_that_has_no_result_raises_what_happened() -> None:
         with pytest.raises(rota.TaskFailed, match=r"^fail was cancelled: never mind"):
             await cancelled.result()
         waiting = await fail.options(schedule_at=await queue.now() + timedelta(hours=1)).submit(5)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(
+            TimeoutError, match=r"^task .* has not ended in time; `rota status .*` says where it is$"
+        ):
             await waiting.result(timeout="1s")
 
     play(app, scenario)

@@ -429,12 +429,7 @@ def wait(session: Session, task_ids: tuple[str, ...], timeout: timedelta | None)
     async def until_ended(queue: Queue) -> bool:
         fine = True
         for task_id in task_ids:
-            try:
-                task = await queue.wait(await queue.task_id(task_id), timeout)
-            except TimeoutError:
-                raise TimeoutError(
-                    f"task {task_id} has not ended in time; `rota status {task_id}` says where it is"
-                ) from None
+            task = await queue.wait(await queue.task_id(task_id), timeout)
             fine = fine and task.status == "completed"
             session.screen.json_line(task) if session.as_json else _ended(session, task)
         return fine

@@ -237,19 +237,25 @@ class TaskCalls(Calls):
     async def wait(self, task_id: str, timeout: Duration | None = None) -> Task:  # noqa: ASYNC109  a word of the API
         """The task once it has ended; TimeoutError if that takes longer than `timeout`."""
         id = task_id_of(task_id)
-        async with asyncio.timeout(
-            None if timeout is None else check_duration("timeout", timeout).total_seconds()
-        ):
-            while True:
-                changed = asyncio.ensure_future(self.store.wait(None, of=_TASKS))
-                try:
-                    await sleep(timedelta(0))
-                    task = await self._looks.look(self.store, self.tenant, id)
-                    if not task.is_live:
-                        return task
-                    await asyncio.wait({changed}, timeout=self._until_looked_again(task, await self.now()))
-                finally:
-                    changed.cancel()
+        at_most = None if timeout is None else check_duration("timeout", timeout).total_seconds()
+        try:
+            async with asyncio.timeout(at_most):
+                return await self._once_ended(id)
+        except TimeoutError:
+            problem = f"task {id} has not ended in time; `rota status {id}` says where it is"
+            raise TimeoutError(problem) from None
+
+    async def _once_ended(self, id: str) -> Task:
+        while True:
+            changed = asyncio.ensure_future(self.store.wait(None, of=_TASKS))
+            try:
+                await sleep(timedelta(0))
+                task = await self._looks.look(self.store, self.tenant, id)
+                if not task.is_live:
+                    return task
+                await asyncio.wait({changed}, timeout=self._until_looked_again(task, await self.now()))
+            finally:
+                changed.cancel()
 
     def _until_looked_again(self, task: Task, now: datetime) -> float | None:
         """Seconds: a change is hinted, but an expiry comes about without one. In virtual time no hint is late, and to
