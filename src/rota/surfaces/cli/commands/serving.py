@@ -59,7 +59,6 @@ def _slots(node: NodeState) -> str:
 
 
 @command(examples=["rota limits", "rota limits --json"])
-@with_session
 def limits(session: Session) -> None:
     """The limits of tasks, by kind and by queue: how many at once, how many begin in a while, and for each value of
     which field of the input. One that a handler has goes with its code, when a worker starts; the others stay until
