@@ -14,7 +14,8 @@ import pytest
 
 import rota
 from rota.domain.model import Gate
-from simulation.faults import Fault, Node
+from rota.surfaces.python.calls import serving
+from simulation.faults import Fault, FaultyStore, Node
 from worlds import MINUTE, SECOND, START, World, on_any_store
 
 
@@ -124,6 +125,71 @@ async def test_planned_tasks_keep_their_moments_if_only_the_concurrency_changes(
     assert marks.most_within("1", MINUTE) <= 60
     assert world.clock.now() - START < 65 * SECOND
     await check_empty(world)
+
+
+@pytest.mark.parametrize("subject", ["kind", "queue"])
+@pytest.mark.parametrize("change", ["taken away and set again", "lowered", "lowered beside another"])
+async def test_a_limit_binds_what_was_let_in_and_has_not_started(
+    world: World, change: str, subject: str
+) -> None:
+    begun: list[int] = []
+    running = most = 0
+
+    @world.app.task("work")
+    async def work(number: int) -> None:
+        nonlocal running, most
+        begun.append(number)
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(1)
+        running -= 1
+
+    async def limit(of: str, concurrency: int | None) -> None:
+        if of == "kind":
+            await world.queue.limit_kind("work", concurrency=concurrency)
+        else:
+            await world.queue.limit_queue("default", concurrency=concurrency)
+
+    if change == "lowered beside another":
+        await limit("queue" if subject == "kind" else "kind", 12)
+    await limit(subject, 15)
+    tasks = await world.queue.submit_many([("work", {"number": n}) for n in range(20)])
+    if change == "taken away and set again":
+        await limit(subject, None)
+        assert {task.line for task in await world.tasks()} == {None}
+    await limit(subject, 1)
+    tasks += await world.queue.submit_many([("work", {"number": n}) for n in range(20, 23)])
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert (most, begun) == (1, list(range(23)))
+    await check_empty(world)
+
+
+@pytest.mark.parametrize("by", ["call", "worker"])
+@pytest.mark.parametrize("calls", range(1, 6))
+@on_any_store
+async def test_a_change_of_a_limit_that_was_interrupted_is_ended_by_the_next(
+    world: World, calls: int, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever changes it dies after each of its commits."""
+    monkeypatch.setattr(serving, "PAGE", 4)
+    marks = Marks(world, seconds=1)
+    world.app.task("work", limit=rota.Limit(concurrency=1))(marks.handle)
+    await world.queue.limit_queue("default", concurrency=9)
+    await world.queue.limit_kind("work", concurrency=6)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 10)
+    store = FaultyStore(world.store, lambda number: Fault.DIES if number > calls else None)
+    other = rota.Queue(store, clock=world.clock)
+    changing = asyncio.create_task(other.limit_kind("work", concurrency=1))
+    await store.dead.wait()
+    changing.cancel()
+    if by == "call":
+        await world.queue.limit_kind("work", concurrency=1)
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert marks.most == {"1": 1}
+    await check_empty(world)
+    assert (await world.queue.get_tenant("default")).unplanned == {}
 
 
 @pytest.mark.parametrize("end", ["retry", "reschedule", "replay"])

@@ -71,12 +71,12 @@ def test_the_place_and_the_line() -> None:
     inside, full, _ = rules.ask(asking(), free, START)
     assert (inside.passed, inside.line, full.inside, full.has_line) == (1, None, 1, False)
     waits, line, _ = rules.ask(asking(), full, START + SECOND)
-    assert (waits.passed, waits.line, waits.lined_at) == (0, "g", START + SECOND)
+    assert (waits.passed, waits.line, waits.lined_at) == (0, "g", START), "when it was due, not when it asked"
     assert (line.inside, line.has_line) == (1, True)
     assert not waits.is_available_at(START + SECOND)
     assert rules.leave(inside, line, START).inside == 0
     assert rules.leave(waits, line, START) == line, "there may be others"
-    assert rules.without_places(waits) == asking(available_at=START + SECOND)
+    assert rules.without_places(waits) == asking()
 
 
 def test_a_moment_that_was_missed_is_asked_for_again() -> None:

@@ -34,6 +34,7 @@ from .model import Gate, Limit, Limits, Task, TaskStatus, is_from_the_future, to
 
 __all__ = [
     "ask",
+    "back_in_line",
     "check_limit",
     "describe_line",
     "describe_moment",
@@ -45,6 +46,7 @@ __all__ = [
     "is_limited",
     "is_of_kind",
     "is_of_queue",
+    "is_overfull",
     "leave",
     "left_by",
     "let_in",
@@ -194,7 +196,7 @@ def ask(
     """A task that is due asks at its next gate. `before` is the one that it has passed, if that has a rate; it is
     answered, too."""
     if not room(gate):
-        return *_in_line(task, gate, now if before is None else min(now, task.created_at), now), before
+        return *_in_line(task, gate, now, had_moment=before is not None), before
     if before is not None and may_step_aside and is_early(gate, before, now):
         aside, before = reserve(task, before, now)
         return aside, gate, before
@@ -258,9 +260,22 @@ def _next_at(gate: Gate, now: datetime) -> datetime:
     return free_at if next_at is None else max(free_at, next_at)
 
 
-def _in_line(task: Task, gate: Gate, since: datetime, now: datetime) -> tuple[Task, Gate]:
-    """`since` is its place in the line. Who had to wait for a moment of its kind before has the one that it would have
-    had without."""
+def is_overfull(gate: Gate) -> bool:
+    """Whether more are inside than may be: the limit was set or lowered after they had passed."""
+    most = gate.limit.concurrency
+    return most is not None and gate.inside > most
+
+
+def back_in_line(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
+    """A task that has passed and not started gives its place back. In the line it is before all that came later."""
+    back = replace(task, passed=task.gates.index(gate.id))
+    return _in_line(back, left_by(gate, 1, now), now, had_moment=task.slot_until is not None)
+
+
+def _in_line(task: Task, gate: Gate, now: datetime, *, had_moment: bool) -> tuple[Task, Gate]:
+    """Its place in the line is that of the time when it was due. Who had to wait for a moment has the place that it
+    would have had without."""
+    since = min(now, task.updated_at if had_moment else task.available_at)
     waits = replace(task, line=gate.id, available_at=since, slot_until=None)
     return waits, gate if gate.has_line else _changed(gate, now, has_line=True)
 

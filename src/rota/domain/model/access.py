@@ -41,11 +41,13 @@ class Limits(Value, frozen=True, kw_only=True):
 
 class Tenant(Record, frozen=True, kw_only=True, tag_field="record", tag="tenant.1"):
     """Who owns records. `id` is its name; a tenant without a record has the default limits. `alarm_rules` hold for the
-    schedules whose target has the tag."""
+    schedules whose target has the tag. `unplanned` are limits of tasks that were changed, each with the version that it
+    was changed in: what waits may not be planned anew yet."""
 
     status: TenantStatus = TenantStatus.ACTIVE
     limits: Limits = Limits()
     alarm_rules: dict[str, AlarmRules] = msgspec.field(default_factory=dict)
+    unplanned: dict[str, int] = msgspec.field(default_factory=dict)
     created_at: datetime
 
 

@@ -21,7 +21,7 @@ from .alarms import (
     set_alarm_rules,
 )
 from .backfill import begin_backfill, cancel_backfill
-from .limits import gate_waiting, limit_tasks, replan_lines, replan_moments
+from .limits import gate_waiting, limit_planned, limit_tasks, replan_lines, replan_moments
 from .plans import MakePlan, apply_plan, check_plan_age, read_stored
 from .schedules import (
     Declared,
@@ -144,6 +144,7 @@ __all__ = [
     "is_anything_due",
     "leave_artifact",
     "lies_anything_ahead",
+    "limit_planned",
     "limit_tasks",
     "look_for_alarms",
     "look_soon_at_tagged",

@@ -59,6 +59,7 @@ class Gates:
         self._completing = completing
         self._limits = limits
         self._let_in: list[tuple[Task, Task | None]] = []
+        self._gone: set[str] = set()
         self._expected: Sequence[Task] = ()
         self.admitted: dict[str, Task] = {}
 
@@ -167,16 +168,29 @@ class Gates:
         for id, number in _left_by(self._completing).items():
             if id in self._now:
                 self._now[id] = gate.left_by(self._now[id], number, self._at)
-        gone = {task.id for task in tasks}
+        self._gone |= {task.id for task in tasks}
         for id in sorted(
             self._lines, reverse=True
         ):  # queues first: who passes a kind may need a queue's place
-            self._move_up(id, gone, woken)
+            self._move_up(id, woken)
         return moved
 
-    def _move_up(self, id: str, gone: Collection[str], woken: dict[str, Task]) -> None:
+    def take_back(self, task: Task) -> Task:
+        """A task that waits gives its place back where more are inside than may be, and those that it has behind that
+        gate. `leave` lets others have these."""
+        passed = task.gates[: task.passed]
+        full = next((id for id in passed if id in self._now and gate.is_overfull(self._now[id])), None)
+        if full is None:
+            return task
+        for id in passed[passed.index(full) + 1 :]:
+            self._now[id] = gate.leave(task, self._now[id], self._at)
+        self._gone.add(task.id)
+        back, self._now[full] = gate.back_in_line(task, self._now[full], self._at)
+        return back
+
+    def _move_up(self, id: str, woken: dict[str, Task]) -> None:
         """Let in those that are next in the line of this gate, as far as there is room."""
-        line = [waiting for waiting in self._lines[id].tasks if waiting.id not in gone]
+        line = [waiting for waiting in self._lines[id].tasks if waiting.id not in self._gone]
         is_whole = self._lines[id].is_whole
         for number, waiting in enumerate(line, 1):
             if not gate.room(self._now[id]):

@@ -6,20 +6,20 @@ up to date. Each of these works takes one page and says where the next begins (N
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from ...domain import gate
-from ...domain.model import Gate, Limit, TaskStatus, Tenant
+from ...domain.model import Gate, Limit, Task, TaskStatus, Tenant
 from ...domain.task import with_gates
 from ...stores.base import Tx, Work
 from ...stores.queries import Cursor, GateList, TaskList, UpcomingTasks
 from .gates import Gates, Line, first_in_lines
-from .shared import DEFAULT_LIMITS, audit
+from .shared import audit
 
-__all__ = ["gate_waiting", "limit_tasks", "replan_lines", "replan_moments"]
+__all__ = ["gate_waiting", "limit_planned", "limit_tasks", "replan_lines", "replan_moments"]
 
 LET_IN_AT_ONCE = 500
 NO_LIMIT = Limit()
@@ -27,32 +27,49 @@ NO_LIMIT = Limit()
 
 def limit_tasks(
     tenant: str, limits: Mapping[str, Limit | None], actor: str, *, are_declared: bool = False
-) -> Work[list[str]]:
-    """Set these limits, by what they limit, and take away those that are None: which of them are new. `are_declared`:
-    handlers have them."""
+) -> Work[dict[str, int]]:
+    """Set these limits, by what they limit, and take away those that are None. All limits under which what waits has to
+    be planned anew, each with the version that it was changed in: whoever began that earlier may have died.
+    `are_declared`: handlers have them."""
 
-    async def work(tx: Tx) -> list[str]:
+    async def work(tx: Tx) -> dict[str, int]:
         known = await tx.get(Tenant, tenant)
         old = known or Tenant(id=tenant, tenant=tenant, created_at=tx.now)
         new = old.limits
         for subject, limit in limits.items():
             new = gate.limited(new, subject, limit, is_declared=are_declared)
         changed = [subject for subject in limits if new.tasks.get(subject) != old.limits.tasks.get(subject)]
+        unplanned = old.unplanned | dict.fromkeys(changed, old.version + 1)
         if new != old.limits:
-            stored = tx.put(replace(old, limits=new))
+            stored = tx.put(replace(old, limits=new, unplanned=unplanned))
             audit(tx, "limited", actor, known, stored, ", ".join(changed or limits))
-        return changed
+        return unplanned
+
+    return work
+
+
+def limit_planned(tenant: str, subject: str, number: int) -> Work[None]:
+    """What waits is planned anew, unless the limit has been changed since."""
+
+    async def work(tx: Tx) -> None:
+        record = await tx.get(Tenant, tenant)
+        if record is not None and record.unplanned.get(subject) == number:
+            left = {other: at for other, at in record.unplanned.items() if other != subject}
+            tx.put(replace(record, unplanned=left))
 
     return work
 
 
 def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> Work[Cursor | None]:
     """Tasks that were submitted before the limit was set get its gate: they ask when a worker would start them. Those
-    that have passed another that comes after it leave that."""
+    that have passed another that comes after it leave that. Where more have passed than may, the newest go back into
+    the line."""
     what, _, name = subject.partition(":")
 
     async def work(tx: Tx) -> Cursor | None:
         record = await tx.get(Tenant, tenant)
+        if record is None or subject not in record.limits.tasks:
+            return None
         waiting = TaskList(
             tenant=tenant,
             at=tx.now,
@@ -62,18 +79,34 @@ def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> 
             after=after,
         )
         found = await tx.find(waiting, page)
-        limits = DEFAULT_LIMITS if record is None else record.limits
-        changes = [(task, with_gates(task, limits, tx.now)) for task in found]
-        moving = [(task, new) for task, new in changes if new is not task]
-        leaving = [task for task, new in moving if (new.passed, new.line) != (task.passed, task.line)]
-        gates = await Gates.of(tx, leaving)
+        known = {task.id: with_gates(task, record.limits, tx.now) for task in found}
+        same = await _in_overfull(tx, [task for task in found if known[task.id] is task])
+        leaving = [task for task in found if _places(known[task.id]) != _places(task)]
+        gates = await Gates.of(tx, [*leaving, *same])
+        known |= {task.id: gates.take_back(task) for task in same}
         gates.leave(leaving)
         gates.put(tx)
-        for task, new in moving:
-            tx.put(new, was=task)
+        for task in found:
+            if known[task.id] is not task:
+                tx.put(known[task.id], was=task)
         return Cursor(found[-1].created_at, found[-1].id) if len(found) == page else None
 
     return work
+
+
+def _places(task: Task) -> tuple[int, str | None]:
+    return task.passed, task.line
+
+
+async def _in_overfull(tx: Tx, tasks: Sequence[Task]) -> list[Task]:
+    """Those that have passed a gate inside of which are more than may be."""
+    passed = {id for task in tasks for id in task.gates[: task.passed]}
+    gates = await tx.get_many(Gate, passed) if passed else {}
+    return [
+        task
+        for task in tasks
+        if any(id in gates and gate.is_overfull(gates[id]) for id in task.gates[: task.passed])
+    ]
 
 
 def replan_lines(tenant: str, subject: str, after: str | None, page: int) -> Work[str | None]:

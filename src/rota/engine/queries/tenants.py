@@ -116,13 +116,13 @@ async def task_limits(tx: Tx, tenant: str, *, declared: bool | None = None) -> d
 
 
 @as_work
-async def are_gates_under(
-    tx: Tx, tenant: str, subject: str, limit: Limit, *, rate_only: bool = False
-) -> bool:
-    """Whether every gate of the subject has this limit, or at least its rate."""
+async def have_gates_rate(tx: Tx, tenant: str, subject: str) -> bool:
+    """Whether every gate of the subject has the rate of its limit."""
+    record = await tx.get(Tenant, tenant)
+    limit = None if record is None else record.limits.tasks.get(subject)
     after = None
     while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
-        if any(found.limit.rate != limit.rate or not (rate_only or found.limit == limit) for found in page):
+        if any(found.limit.rate != (limit and limit.rate) for found in page):
             return False
         after = page[-1].id
     return True

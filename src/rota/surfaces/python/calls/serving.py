@@ -4,6 +4,7 @@ tasks, which hold for all workers together."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 
 from ....domain import gate
@@ -105,14 +106,8 @@ class ServingCalls(Calls):
         for a kind is taken away if its handler has none here."""
         known = await self.task_limits(declared=True)
         limits = {subject: limit for subject, limit in app.limits().items() if limit or subject in known}
-        work = commands.limit_tasks(self.tenant, limits, self.actor, are_declared=True)
-        for subject in await self._commit(work) if limits else []:
-            if limits[subject] is not None:
-                await self._gate_waiting(subject)
-        for subject, limit in limits.items():
-            limit = limit or Limit()
-            if not await self.store.read(queries.are_gates_under(self.tenant, subject, limit)):
-                await self._replan(subject, limit)
+        if limits:
+            await self._set_limits(limits, are_declared=True)
 
     def _patience(self) -> float | None:
         """Seconds until it is looked again: in virtual time no hint is late."""
@@ -125,19 +120,20 @@ class ServingCalls(Calls):
 
     async def _limit(self, subject: str, limit: Limit) -> Limit | None:
         wanted = None if limit == Limit() else gate.check_limit("limit", limit)
-        await self._commit(commands.limit_tasks(self.tenant, {subject: wanted}, self.actor))
-        if wanted is not None:
-            await self._gate_waiting(subject)
-        await self._replan(subject, wanted or Limit())
+        await self._set_limits({subject: wanted})
         return wanted
 
-    async def _gate_waiting(self, subject: str) -> None:
-        await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
+    async def _set_limits(self, limits: Mapping[str, Limit | None], *, are_declared: bool = False) -> None:
+        """Gates get the limits first, so that nobody else passes under the old ones."""
+        work = commands.limit_tasks(self.tenant, limits, self.actor, are_declared=are_declared)
+        for subject, number in (await self._commit(work)).items():
+            await self._replan(subject)
+            await self._commit(commands.limit_planned(self.tenant, subject, number))
 
-    async def _replan(self, subject: str, limit: Limit) -> None:
+    async def _replan(self, subject: str) -> None:
         """Tasks keep the moments that they have while the rate is the same: new ones would come after all of those."""
-        has_rate = queries.are_gates_under(self.tenant, subject, limit, rate_only=True)
-        is_other_rate = not await self.store.read(has_rate)
+        is_other_rate = not await self.store.read(queries.have_gates_rate(self.tenant, subject))
         await self._commit_pages(lambda after: commands.replan_lines(self.tenant, subject, after, PAGE))
         if is_other_rate:
             await self._commit_pages(lambda after: commands.replan_moments(self.tenant, subject, after, PAGE))
+        await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
