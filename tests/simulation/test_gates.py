@@ -16,7 +16,7 @@ import rota
 from rota.domain.model import Gate
 from rota.surfaces.python.calls import serving
 from simulation.faults import Fault, FaultyStore, Node
-from worlds import MINUTE, SECOND, START, World, on_any_store
+from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store
 
 
 class Marks:
@@ -190,6 +190,24 @@ async def test_a_change_of_a_limit_that_was_interrupted_is_ended_by_the_next(
     assert marks.most == {"1": 1}
     await check_empty(world)
     assert (await world.queue.get_tenant("default")).unplanned == {}
+
+
+async def test_who_ran_while_there_was_no_limit_takes_no_place_from_others(world: World) -> None:
+    """The gate of a limit that was taken away is forgotten. It was not counted there when it began."""
+    marks = Marks(world, seconds=20)
+    world.app.task("work")(marks.handle)
+    await world.queue.limit_kind("work", concurrency=1)
+    later = await world.queue.submit("work", {"customer": "later"}, schedule_at=START + 3 * HOUR)
+    await world.queue.limit_kind("work")
+    async with world.running(concurrency=50):
+        await world.at(3 * HOUR + SECOND)
+        assert await gates(world) == []
+        await world.queue.limit_kind("work", concurrency=1)
+        await world.at(3 * HOUR + 10 * SECOND)
+        tasks = await world.queue.submit_many([("work", {"customer": "other"})] * 2)
+        await all_done(world, [later, *tasks])
+    assert marks.most == {"later": 1, "other": 1}
+    await check_empty(world)
 
 
 @pytest.mark.parametrize("end", ["retry", "reschedule", "replay"])

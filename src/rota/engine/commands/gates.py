@@ -113,9 +113,8 @@ class Gates:
                 return task  # it asks there when a worker would start it
             asked = self._now.get(id)
             is_last = task.passed + 1 == len(task.gates)
-            if asked is None:  # the limit was taken away
-                task = replace(task, passed=task.passed + 1)
-                task = self._again(task) if is_last else task
+            if asked is None:
+                task = self._without_gate(task, id)
                 continue
             task, *changed = gate.ask(
                 task,
@@ -127,6 +126,11 @@ class Gates:
             )
             self._changed(changed)
         return task
+
+    def _without_gate(self, task: Task, id: str) -> Task:
+        """The limit was taken away. If it is set again, this task is not among those that it counts."""
+        task = replace(task, gates=tuple(other for other in task.gates if other != id))
+        return self._again(task) if task.passed == len(task.gates) else task
 
     def _again(self, task: Task) -> Task:
         """It asks for another moment: to start at, or to ask further."""
