@@ -47,6 +47,7 @@ from rota.stores.queries import (
     OutdatedZones,
     PastExpiry,
     PausedQueues,
+    PlannedTasks,
     Query,
     ReadyTasks,
     ReturnedTasks,
@@ -129,6 +130,7 @@ PLANS: list[tuple[Query[Record], str, bool]] = [
     (TenantList(), "tenant_pkey", False),
     (OldReceipts(before=NOW), "receipt_at", False),
     (TasksInLine(gates=("l1", "l2"), most=10, at=NOW), "task_line", False),
+    (PlannedTasks(gate="l1", after=NOW), "task_planned", False),
     (WatchedSchedules(at=NOW), "schedule_watch", True),
     (OpenAlarms(subject_ids=("s1", "s2")), "alarm_open", False),
     (AlarmList(tenant="t"), "alarm_of_tenant", False),
@@ -171,12 +173,14 @@ async def as_the_store_does(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 FILL = """
 insert into rota.task (id, tenant, status, kind, queue, priority, attempt, created_at, available_at, completed_at,
-  expires_at, lease_expires_at, cancel_requested, schedule_id, line, lined_at, updated_at, changes, version, body)
+  expires_at, lease_expires_at, cancel_requested, schedule_id, line, lined_at, planned_by,
+  updated_at, changes, version, body)
 select 'x' || n, 't', (array['completed','completed','completed','pending','running','failed'])[n % 6 + 1],
   'k' || n % 7, 'q', 128, 0, '2026-01-01'::timestamptz + n * interval '1 s',
   '2026-01-01'::timestamptz + n * interval '1 s',
   '2026-01-02', case when n % 5 = 0 then '2026-01-03'::timestamptz end, '2026-01-02', false,
   case when n % 9 = 0 then 's' || n % 100 end, case when n % 6 = 3 then 'l' || n % 50 end, '2026-01-02',
+  case when n % 12 = 9 then 'l' || n % 50 end,
   '2026-01-01'::timestamptz + n * interval '1 s', 0, 1, '{}'
 from generate_series(1, 3000) n;
 """

@@ -87,6 +87,7 @@ from rota.stores.queries import (
     OutdatedZones,
     PastExpiry,
     PausedQueues,
+    PlannedTasks,
     Query,
     ReadyTasks,
     ReturnedTasks,
@@ -234,6 +235,11 @@ SENTENCES: dict[type[Query[Record]], Sentence] = {
         Task,
         lambda q, t: t.line in q.gates and status_at(t, q.at) == "pending",
         lambda t: (t.line, -t.priority, t.lined_at, t.id),
+    ),
+    PlannedTasks: Sentence(
+        Task,
+        lambda q, t: t.planned_by == q.gate and t.status == "pending" and t.available_at > q.after,
+        lambda t: (t.available_at, t.id),
     ),
     LostLeases: Sentence(
         Task,
@@ -565,6 +571,8 @@ def every_question(kind: type[Query[Record]], records: list[Record]) -> Iterator
         some_gates = [(), *((gate,) for gate in GATES), (*reversed(GATES), "none", GATES[0])]
         for gates, most, at in product(some_gates, (1, 100), TIMES):
             yield TasksInLine(gates=gates, most=most, at=at)
+    elif kind is PlannedTasks:
+        yield from (PlannedTasks(gate=gate, after=at) for gate, at in product((*GATES, "none"), TIMES))
     elif kind in (PausedQueues, CalendarList):
         yield from (kind(tenant=tenant) for tenant in (*TENANTS, "nobody", "no one"))
     elif kind in (TemplateList, ApiKeyList, TenantList, NodeList, GateList):

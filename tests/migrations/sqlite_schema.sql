@@ -179,7 +179,8 @@ CREATE TABLE task (
   is_workflow integer not null default 0,
   returned_at integer,
   line text,
-  lined_at integer
+  lined_at integer,
+  planned_by text
 ) strict;
 
 CREATE TABLE template (
@@ -279,6 +280,8 @@ CREATE INDEX task_live on task (schedule_id, created_at, id)
 CREATE INDEX task_of_schedule on task (schedule_id, created_at, id) where schedule_id is not null;
 
 CREATE INDEX task_pending on task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
+
+CREATE INDEX task_planned on task (planned_by, available_at, id) where status = 'pending' and planned_by is not null;
 
 CREATE INDEX task_returned on task (tenant, returned_at, id) where returned_at is not null;
 

@@ -193,6 +193,7 @@ _TASK = (
     _column("returned_at", time=True, made_of=("status", "updated_at", "created_at", "waits_for")),
     _column("line"),
     _column("lined_at", time=True, made_of=("available_at", "line")),
+    _column("planned_by", made_of=("gates", "passed", "slot_until")),
 )
 _SCHEDULE = (
     *_columns(

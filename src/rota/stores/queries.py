@@ -123,6 +123,13 @@ class TasksInLine(Query[Task], frozen=True, kw_only=True):
     at: datetime
 
 
+class PlannedTasks(Query[Task], frozen=True, kw_only=True):
+    """Task: pending, planned by `gate`, available_at > `after`. By available_at, id."""
+
+    gate: str
+    after: datetime
+
+
 class FinishedTasks(Query[Task], frozen=True, kw_only=True):
     """Task: ended (any status but pending and running), completed_at < `before`. By completed_at, id."""
 

@@ -316,6 +316,11 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
             return self.available_at
         return None if self.slot_until is None else self.slot_until + MICROSECOND
 
+    @property
+    def planned_by(self) -> str | None:
+        """The gate whose rate gave it the moment that it waits for."""
+        return self.gates[self.passed - 1] if self.passed and self.slot_until is not None else None
+
     def is_expired_at(self, at: datetime) -> bool:
         """Past its expiry and never started, or already marked so."""
         if self.status is TaskStatus.EXPIRED:

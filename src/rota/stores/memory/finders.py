@@ -58,6 +58,7 @@ from ..queries import (
     OutdatedZones,
     PastExpiry,
     PausedQueues,
+    PlannedTasks,
     Query,
     ReadyTasks,
     ReturnedTasks,
@@ -240,6 +241,10 @@ def _in_line(state: State, query: TasksInLine) -> Iterator[Task]:
     for gate in sorted(set(query.gates)):
         line = _startable(state, state.index["line"].ascending((gate,)), query.at, None)
         yield from islice(line, query.most)
+
+
+def _planned(state: State, query: PlannedTasks) -> Iterator[Task]:
+    return _records(state, Task, _later(state.index["planned"].ascending((query.gate,)), query.after))
 
 
 def _open(state: State, query: OpenTasks) -> Iterator[Task]:
@@ -452,6 +457,7 @@ _WALKS: dict[type[Query[Record]], Walk] = {
     TaskList: _task_list,
     TasksByBeginning: _by_beginning,
     TasksInLine: _in_line,
+    PlannedTasks: _planned,
     TemplateByAlias: _listed("alias", "tenant alias_key"),
     TemplateList: _listed("template", "tenant", newest=True),
     TenantList: _listed("tenant"),

@@ -175,6 +175,7 @@ INDEXES = {
         Task, "queue kind priority", "available_at", lambda task: _is_pending(task) and task.line is None
     ),
     "line": Indexed(Task, "line", lambda task: (-task.priority, task.lined_at, task.id), _is_pending),
+    "planned": Indexed(Task, "planned_by", "available_at", _is_pending),
     "lease": Indexed(Task, "", "lease_expires_at", _is_running),
     "expiry": Indexed(Task, "", "expires_at", _is_pending),
     "cancelling": Indexed(Task, "worker_id", "", lambda task: _is_running(task) and task.cancel_requested),

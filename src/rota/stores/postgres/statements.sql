@@ -343,6 +343,12 @@ cross join lateral (
 ) as task
 order by task.line, task.priority desc, task.lined_at, task.id limit :limit::bigint
 
+-- name: planned_tasks
+select {what} from {schema}.task
+where status = 'pending' and planned_by is not null and planned_by = :gate::text
+  and available_at > :after::timestamptz
+order by available_at, id limit :limit::bigint
+
 -- A range, since the planner takes `<=` alone for a third of the table if no task has an expiry, and walks all of it.
 -- name: past_expiry
 select {what} from {schema}.task

@@ -146,6 +146,11 @@ where id in (
 )
 order by line, priority desc, lined_at, id limit :limit
 
+-- name: planned_tasks
+select {what} from task indexed by task_planned
+where status = 'pending' and planned_by is not null and planned_by = :gate and available_at > :after
+order by available_at, id limit :limit
+
 -- name: past_expiry
 select {what} from task indexed by task_expiry
 where status = 'pending' and expires_at is not null and expires_at <= :at

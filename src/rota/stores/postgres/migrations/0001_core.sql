@@ -41,6 +41,7 @@ create table {schema}.task (
   worker_id text collate "C",
   schedule_id text collate "C",
   line text collate "C",
+  planned_by text collate "C",
   actor text,
   created_by text,
   body json not null
@@ -70,6 +71,8 @@ create index task_line on {schema}.task (line, priority desc, lined_at, id) wher
 create index task_returned on {schema}.task (tenant, returned_at, id) where returned_at is not null;
 create index task_created on {schema}.task (tenant, created_at, id) where status <> 'running';
 create index task_pending on {schema}.task (queue, kind, priority desc, available_at, id, tenant) where status = 'pending';
+create index task_planned on {schema}.task (planned_by, available_at, id)
+  where status = 'pending' and planned_by is not null;
 create index task_expiry on {schema}.task (expires_at, id) where status = 'pending' and expires_at is not null;
 
 create table {schema}.schedule (
@@ -368,6 +371,7 @@ comment on column {schema}.task.error is 'What went wrong last: type and message
 comment on column {schema}.task.available_at is 'Not before this time; later for delayed and for retried tasks; the end of time for one in a line.';
 comment on column {schema}.task.line is 'The gate in whose line it waits; null: in none.';
 comment on column {schema}.task.lined_at is 'Since when it waits in that line.';
+comment on column {schema}.task.planned_by is 'The gate whose rate gave it the moment that it waits for.';
 comment on column {schema}.task.asks_at is 'From when on it has to ask at a gate before a worker may have it; null: it has not to.';
 comment on column {schema}.task.passed is 'How many of its gates it has passed.';
 comment on column {schema}.task.slot_until is 'The moment that a rate gave it is good until then.';

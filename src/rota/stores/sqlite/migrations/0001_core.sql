@@ -22,7 +22,8 @@ create table task (
   is_workflow integer not null default 0,
   returned_at integer,
   line text,
-  lined_at integer
+  lined_at integer,
+  planned_by text
 ) strict;
 
 create index task_created on task (tenant, created_at, id);
@@ -39,6 +40,7 @@ create index task_unusual on task (tenant, status, created_at, id)
   where status not in ('pending', 'running') and status <> 'completed';
 create index task_workflow on task (tenant, created_at, id) where is_workflow = 1;
 create index task_line on task (line, priority desc, lined_at, id) where line is not null;
+create index task_planned on task (planned_by, available_at, id) where status = 'pending' and planned_by is not null;
 create index task_returned on task (tenant, returned_at, id) where returned_at is not null;
 
 create table schedule (
