@@ -14,6 +14,7 @@ import pytest
 
 import rota
 from rota.domain.model import Gate
+from rota.engine.commands import gates as commands
 from rota.surfaces.python.calls import serving
 from simulation.faults import Fault, FaultyStore, Node
 from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store
@@ -207,6 +208,125 @@ async def test_who_ran_while_there_was_no_limit_takes_no_place_from_others(world
         tasks = await world.queue.submit_many([("work", {"customer": "other"})] * 2)
         await all_done(world, [later, *tasks])
     assert marks.most == {"later": 1, "other": 1}
+    await check_empty(world)
+
+
+@pytest.mark.parametrize("end", ["cancelled", "cancelled at once", "expired"])
+@pytest.mark.parametrize("gone", ["all", "first", "last", "every other", "one by one"])
+async def test_moments_that_are_not_used_are_had_by_those_behind(world: World, gone: str, end: str) -> None:
+    begun: list[int] = []
+
+    @world.app.task("work", limit=rota.Limit(rate="60/m"))
+    async def work(number: int) -> None:
+        begun.append(number)
+
+    await world.queue.declare_limits(world.app)
+    leaving = {
+        "all": range(1, 200),
+        "first": range(1, 100),
+        "last": range(100, 200),
+        "every other": range(1, 200, 2),
+        "one by one": range(1, 60),
+    }[gone]
+    staying = [number for number in range(200) if number not in leaving]
+    tasks = [
+        await world.queue.submit("work", {"number": n}, ttl=5 if n in leaving and end == "expired" else None)
+        for n in range(200)
+    ]
+    async with world.running(concurrency=50):
+        await world.at(2.5 * SECOND)
+        ids = [tasks[number].id for number in leaving if number > 5]
+        if gone == "one by one" and end != "expired":
+            for id in ids:
+                await world.queue.cancel(id)
+        elif end == "cancelled at once":
+            await world.queue.cancel_many(ids)
+        elif end == "cancelled":
+            for first in range(0, len(ids), 20):
+                await world.queue.cancel_many(ids[first : first + 20])
+        new = await world.queue.submit("work", {"number": 200})
+        await all_done(world, [new])
+    ran = [number for number in begun if number > 5]
+    assert ran == [number for number in staying if number > 5] + [200]
+    planned = len(staying) + 6
+    assert (world.clock.now() - START) / SECOND < 1.02 * 1.12 * planned + 10
+    await check_empty(world)
+
+
+@on_any_store
+async def test_many_move_up_in_several_commits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "MOVED_AT_ONCE", 7)
+    begun: list[int] = []
+
+    @world.app.task("work", limit=rota.Limit(rate="60/m"))
+    async def work(number: int) -> None:
+        begun.append(number)
+
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"number": n}) for n in range(200)])
+    await world.queue.cancel_many([task.id for task in tasks[1:100]])
+    async with world.running():
+        await world.at(30 * SECOND)
+        await world.queue.cancel_many([task.id for task in tasks[150:160]])
+        tasks.append(await world.queue.submit("work", {"number": 200}))
+        await all_done(world, tasks)
+    assert begun == [0, *range(100, 150), *range(160, 201)]
+    assert world.clock.now() - START < 100 * SECOND
+    await check_empty(world)
+
+
+@pytest.mark.parametrize("by", ["call", "worker"])
+@pytest.mark.parametrize("calls", range(1, 7))
+@on_any_store
+async def test_a_change_of_a_rate_that_was_interrupted_is_ended_by_the_next(
+    world: World, calls: int, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "MOVED_AT_ONCE", 7)
+    marks = Marks(world, seconds=0)
+    world.app.task("work", limit=rota.Limit(rate="60/m"))(marks.handle)
+    await world.queue.limit_kind("work", rate="1/h")
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 40)
+    store = FaultyStore(world.store, lambda number: Fault.DIES if number > calls else None)
+    other = rota.Queue(store, clock=world.clock)
+    changing = asyncio.create_task(other.limit_kind("work", rate="60/m"))
+    await store.dead.wait()
+    changing.cancel()
+    if by == "call":
+        await world.queue.limit_kind("work", rate="60/m")
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert world.clock.now() - START < MINUTE
+    await check_empty(world)
+
+
+@pytest.mark.parametrize("other", ["concurrency", "rate"])
+async def test_a_second_limit_costs_planned_tasks_no_moments(world: World, other: str) -> None:
+    marks = Marks(world, seconds=0.1)
+    world.app.task("work")(marks.handle)
+    await world.queue.limit_kind("work", rate="60/m")
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 120)
+    async with world.running(concurrency=50):
+        await world.at(5 * SECOND)
+        if other == "rate":
+            await world.queue.limit_queue("default", rate="200/m")
+        else:
+            await world.queue.limit_queue("default", concurrency=5)
+        await all_done(world, tasks)
+    assert marks.most_within("1", MINUTE) <= 60
+    assert world.clock.now() - START < 125 * SECOND
+    await check_empty(world)
+
+
+async def test_a_rate_that_is_added_binds_what_was_let_in(world: World) -> None:
+    marks = Marks(world, seconds=0.1)
+    world.app.task("work")(marks.handle)
+    await world.queue.limit_kind("work", concurrency=100)
+    tasks = await world.queue.submit_many([("work", {"customer": 1})] * 30)
+    await world.queue.limit_kind("work", concurrency=100, rate="20/m")
+    async with world.running(concurrency=50):
+        await all_done(world, tasks)
+    assert marks.most_within("1", MINUTE) <= 20
+    assert world.clock.now() - START < 100 * SECOND
     await check_empty(world)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from records import gate, task
 from rota.domain import gate as rules
@@ -127,38 +128,71 @@ def test_why_it_waits(before: int, key: str | None, words: str) -> None:
     assert rules.describe_line(gate(key=key), before) == words
 
 
-def test_another_rate_gives_a_sooner_moment_or_asks_again() -> None:
-    fast = rules.with_limit(gate("g", limit=Limit(rate="1/h"), next_at=START), Limit(rate="60/m"), START)
-    had = asking(passed=1, available_at=START + 60 * SECOND, slot_until=START + 61 * SECOND)
-    moved, fast = rules.sooner(had, fast, START)
-    assert moved.available_at == START
-    slow = gate("g", limit=Limit(rate="1/d"), next_at=START + timedelta(days=1))
-    kept, _ = rules.sooner(had, slow, START)
-    assert kept.available_at == had.available_at
-    assert rules.has_to_ask(kept, kept.available_at)
-
-
 @pytest.mark.parametrize(
-    ("gates", "rate", "available_in", "asks_again_in"),
+    ("old", "new", "moved_in", "asks_again_in"),
     [
-        (("g",), None, 0 * SECOND, None),
-        (("g",), "1/s", 0 * SECOND, 0.1 * SECOND),
-        (("g",), "1/d", 60 * SECOND, 60 * SECOND),
-        (("g", "queue-q"), "1/s", 0 * SECOND, 0 * SECOND),
+        ("1/m", None, [0, 0, 0], None),
+        ("1/m", "60/m", [0, 1.016667, 2.033334], 1),
+        ("60/m", "1/m", [1.016667, 2.033334, 3.050001], 0),
     ],
-    ids=["no rate any more", "a faster rate", "no sooner moment", "another gate has to agree"],
+    ids=["no rate any more", "a faster rate", "a slower rate"],
 )
-def test_a_moment_under_an_old_rate(
-    gates: tuple[str, ...], rate: str | None, available_in: timedelta, asks_again_in: timedelta | None
+def test_tasks_that_have_moments_under_another_rate(
+    old: str, new: str | None, moved_in: list[float], asks_again_in: float | None
 ) -> None:
-    then = START + 60 * SECOND
-    taken = START + timedelta(hours=1) if rate == "1/d" else None
-    waits = task("t", gates=gates, passed=len(gates), available_at=then, slot_until=then + SECOND)
-    limited = gate("g", limit=Limit(concurrency=2, rate=rate), next_at=taken, updated_at=START)
-    moved, _ = rules.sooner(waits, limited, START)
-    assert moved.available_at == START + available_in
-    at = None if asks_again_in is None else START + asks_again_in
-    assert rules.has_to_ask(moved, START + available_in) is (asks_again_in == available_in)
-    assert (moved.asks_at is None) is (at is None)
-    if at is not None:
-        assert rules.has_to_ask(moved, at + timedelta(microseconds=1))
+    """They keep their order. Under a slower rate they ask again when they are due."""
+    state, waiting = planned(old, 4)
+    state = rules.with_limit(state, Limit(concurrency=99, rate=new), START)
+    moved = []
+    for each in waiting[1:]:
+        task, state = rules.move(each, state, START, is_bound=False)
+        moved.append(task)
+    state = rules.all_moved(state, START)
+    assert [task.available_at for task in moved] == [START + each * SECOND for each in moved_in]
+    again = None if asks_again_in is None else asks_again_in * SECOND
+    asks = [None if again is None else task.available_at + again for task in moved]
+    assert [task.asks_at and task.asks_at.replace(microsecond=0) for task in moved] == [
+        at and at.replace(microsecond=0) for at in asks
+    ]
+    next_at = rules.ask(asking(), state, START)[0].available_at
+    assert next_at == (moved[-1].available_at + 1.016667 * SECOND if new == "60/m" else START)
+
+
+def planned(rate: str, number: int) -> tuple[Gate, list[Task]]:
+    """A gate, and tasks that have its first moments."""
+    state, waiting = gate("g", limit=Limit(concurrency=99, rate=rate)), []
+    for _ in range(number):
+        task, state, _ = rules.ask(asking(), state, START)
+        waiting.append(task)
+    return state, waiting
+
+
+@pytest.mark.parametrize(("number", "leaving", "moves"), [(9, 1, True), (40, 3, False), (40, 4, True)])
+def test_moments_are_planned_anew_if_a_tenth_is_not_used(number: int, leaving: int, moves: bool) -> None:
+    state, waiting = planned("1/h", number)
+    for each in waiting[1 : leaving + 1]:
+        state = rules.leave(each, state, START)
+    state = rules.with_moving(state, START)
+    assert (state.moving is not None) is moves
+    for each in waiting[leaving + 1 :] if moves else ():
+        task, state = rules.move(each, state, START, is_bound=False)
+        assert task.available_at == waiting[waiting.index(each) - leaving].available_at
+    state = rules.all_moved(state, START)
+    assert state.next_at == planned("1/h", number - leaving * moves)[0].next_at
+
+
+def test_a_moment_that_was_used_is_not_given_again() -> None:
+    """It left after it had begun, or to be tried again later."""
+    state, [first, second] = planned("1/h", 2)
+    again = replace(second, available_at=second.available_at + SECOND)
+    for each, at in ((first, START), (second, second.available_at), (again, second.available_at)):
+        assert rules.leave(each, state, at).unused == 0
+    assert rules.leave(second, state, START).unused == 1
+
+
+def test_a_task_that_has_to_fit_the_rate_of_its_kind_keeps_its_moment() -> None:
+    state, waiting = planned("1/h", 4)
+    state = rules.with_moving(rules.leave(waiting[1], state, START), START)
+    bound, state = rules.move(waiting[2], state, START, is_bound=True)
+    last, state = rules.move(waiting[3], state, START, is_bound=False)
+    assert (bound, last) == (waiting[2], waiting[3])

@@ -16,6 +16,9 @@ What waited in the line of its queue has lost the moment of its kind. So the las
 its kind leaves that open, else it steps aside, gets another moment of its kind, and asks at its queue again then; the
 place goes to the next in line. If it would be open within a second, or nobody else is known who could have the place,
 the task takes it, and waits inside.
+
+Moments are given far ahead. If many of those tasks leave before (they are cancelled, they expire), or the rate gets
+faster, the others move up in their order (`Moving`): some in each commit that changes the gate, until all have.
 """
 
 from __future__ import annotations
@@ -30,10 +33,13 @@ from msgspec.structs import replace
 from .checks import check_number, check_text, shown
 from .errors import Invalid
 from .ids import derived_id
-from .model import Gate, Limit, Limits, Task, TaskStatus, is_from_the_future, to_the_second
+from .model import Gate, Limit, Limits, Moving, Task, TaskStatus, is_from_the_future, to_the_second
+from .recurrence import MICROSECOND
 
 __all__ = [
+    "all_moved",
     "ask",
+    "asks_for_moment",
     "back_in_line",
     "check_limit",
     "describe_line",
@@ -51,13 +57,15 @@ __all__ = [
     "left_by",
     "let_in",
     "limited",
+    "move",
     "of_kind",
     "of_queue",
+    "recounted",
     "reserve",
     "room",
-    "sooner",
     "take_moment",
     "with_limit",
+    "with_moving",
     "without_line",
     "without_places",
 ]
@@ -244,7 +252,9 @@ def _taken(gate: Gate, at: datetime, now: datetime, *, is_own: bool) -> Gate:
         return gate
     then = at + _spacing(gate.limit.rate)[0]
     gate = _changed(gate, now)
-    return replace(gate, open_at=then, next_at=then if is_own else gate.next_at)
+    if is_own:
+        return replace(gate, open_at=then, next_at=then)
+    return replace(gate, open_at=then, others_at=then)
 
 
 def _free_at(gate: Gate, now: datetime) -> datetime:
@@ -269,7 +279,7 @@ def is_overfull(gate: Gate) -> bool:
 def back_in_line(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
     """A task that has passed and not started gives its place back. In the line it is before all that came later."""
     back = replace(task, passed=task.gates.index(gate.id))
-    return _in_line(back, left_by(gate, 1, now), now, had_moment=task.slot_until is not None)
+    return _in_line(back, leave(task, gate, now), now, had_moment=task.slot_until is not None)
 
 
 def _in_line(task: Task, gate: Gate, now: datetime, *, had_moment: bool) -> tuple[Task, Gate]:
@@ -283,7 +293,9 @@ def _in_line(task: Task, gate: Gate, now: datetime, *, had_moment: bool) -> tupl
 def _changed(gate: Gate, now: datetime, **values: int) -> Gate:
     """The next moment that a clock gave which was ahead is none to wait for."""
     if is_from_the_future(gate.updated_at, now):
-        gate = replace(gate, next_at=None, open_at=None)
+        gate = replace(
+            gate, next_at=None, open_at=None, others_at=None, unused=0, unused_at=None, moving=None
+        )
     return replace(gate, updated_at=now, **values)
 
 
@@ -308,30 +320,110 @@ def _usable_for(gate: Gate) -> timedelta:
 
 
 def with_limit(gate: Gate, limit: Limit, now: datetime) -> Gate:
-    """The gate under another limit. Under another rate its moments are given anew, from now on."""
+    """The gate under another limit. Tasks keep the moments that they have while the rate is the same."""
     if gate.limit == limit:
         return gate
     if gate.limit.rate != limit.rate:
-        gate = replace(gate, next_at=None, open_at=None)
+        gate = _planned_anew(gate, limit.rate, now)
     return replace(gate, limit=limit, updated_at=now)
 
 
-def sooner(task: Task, gate: Gate, now: datetime) -> tuple[Task, Gate]:
-    """A task that had its moment under an old rate. It gets one that is no later; or it asks again when it is due. One
-    that has another gate asks again now: both have to fit."""
-    if len(task.gates) > 1:
-        return replace(task, available_at=now, slot_until=now - timedelta(microseconds=1)), gate
+def _planned_anew(gate: Gate, rate: str | None, now: datetime) -> Gate:
+    """Under a faster rate tasks move up, in their order. Under a slower one they ask again when they are due, which is
+    in their order, too; its moments are given from now on."""
+    gate = replace(gate, unused=0, unused_at=None)
     if gate.limit.rate is None:
-        return replace(task, available_at=now, slot_until=None), gate
-    moved, given, _ = take_moment(task, gate, None, now)
-    if moved.available_at <= task.available_at:
-        return moved, given
-    return replace(task, slot_until=task.available_at - timedelta(microseconds=1)), gate
+        return replace(gate, next_at=None, open_at=gate.others_at, moving=None)
+    if rate is None or _spacing(rate)[0] < _spacing(gate.limit.rate)[0]:
+        return replace(gate, moving=Moving(after=now, to=max(now, gate.others_at or now)))
+    return replace(gate, next_at=None, open_at=gate.others_at, moving=Moving(after=now, asks=True))
+
+
+def asks_for_moment(task: Task, limits: Limits, now: datetime) -> Task:
+    """A task that has passed and not started, as the limits are now: if a rate was added to one, it asks for a
+    moment."""
+    if task.passed < len(task.gates) or task.slot_until is not None:
+        return task
+    if all(gate.limit.rate is None for gate in gates_of(task, limits, now) if gate.id in task.gates):
+        return task
+    return replace(task, slot_until=task.available_at - MICROSECOND)
 
 
 def leave(task: Task, gate: Gate, now: datetime) -> Gate:
-    """The gate without this task, if that was inside."""
-    return left_by(gate, 1, now) if gate.id in task.gates[: task.passed] else gate
+    """The gate without this task, if that was inside. The moment that it waited for is not used."""
+    if gate.id not in task.gates[: task.passed]:
+        return gate
+    gate = left_by(gate, 1, now)
+    at, moving = task.available_at, gate.moving
+    if gate.limit.rate is None or task.planned_by != gate.id or at <= now:
+        return gate
+    if (
+        task.slot_until != at + _spacing(gate.limit.rate)[1]
+    ):  # another time than the moment: it is tried again then
+        return gate
+    if moving is not None and at > moving.after:
+        return gate  # those behind it will move up
+    first = gate.unused_at
+    is_first = first is None or first <= now or at < first
+    return replace(gate, unused=gate.unused + 1, unused_at=at if is_first else first)
+
+
+def with_moving(gate: Gate, now: datetime) -> Gate:
+    """The gate, where it is worth it with tasks that are to move up: what was not used is a tenth of what is planned,
+    and a second at least. So a task that leaves costs ten others at most that move."""
+    if gate.moving is not None or not gate.unused or gate.limit.rate is None:
+        return gate
+    wasted = gate.unused * _spacing(gate.limit.rate)[0]
+    first, next_at = gate.unused_at, gate.next_at
+    if wasted < _LONGEST_GRACE or first is None or next_at is None or 10 * wasted < next_at - now:
+        return gate
+    first = max(first, gate.others_at or first)
+    return replace(gate, unused=0, unused_at=None, moving=Moving(after=first - MICROSECOND, to=first))
+
+
+def recounted(gate: Gate, now: datetime) -> Gate:
+    """The gate after another was put behind it: tasks that have its moments may have to wait there. So they do not keep
+    others from starting."""
+    if gate.moving is not None or gate.limit.rate is None:
+        return gate
+    return replace(gate, moving=Moving(after=now), updated_at=now)
+
+
+def move(task: Task, gate: Gate, now: datetime, *, is_bound: bool) -> tuple[Task, Gate]:
+    """The next of the tasks that have a moment gets one that is no later. `is_bound`: it has to fit the rate of its
+    kind, too, so it keeps the one that it has."""
+    moving, old = gate.moving, task.available_at
+    assert moving is not None
+    if moving.asks:
+        return replace(task, slot_until=old - MICROSECOND), replace(gate, moving=replace(moving, after=old))
+    if gate.limit.rate is None:
+        free = task if is_bound else replace(task, available_at=now, slot_until=None)
+        return free, replace(gate, moving=replace(moving, after=old))
+    apart, grace = _spacing(gate.limit.rate)
+    at = old if moving.to is None or is_bound else min(old, moving.to)
+    then = at + apart
+    starts = task.passed == len(task.gates)
+    moving = Moving(
+        after=old,
+        to=then if moving.to is None else max(moving.to, then),
+        open_at=then if starts else moving.open_at or min(at, gate.open_at or at),
+    )
+    moved = task if at == old else replace(task, available_at=max(at, now), slot_until=at + grace)
+    return moved, replace(gate, moving=moving)
+
+
+def all_moved(gate: Gate, now: datetime) -> Gate:
+    """The gate after all have moved up: the moments behind them are free."""
+    moving, others_at = gate.moving, gate.others_at
+    gate = replace(gate, moving=None, updated_at=now)
+    if gate.limit.rate is None:
+        return replace(gate, next_at=None, open_at=None)
+    if moving is None or moving.to is None:
+        return gate
+    open_at = moving.open_at or min(moving.to, gate.open_at or moving.to)
+    return replace(
+        gate, next_at=max(moving.to, others_at or moving.to), open_at=max(open_at, others_at or open_at)
+    )
 
 
 def left_by(gate: Gate, number: int, now: datetime) -> Gate:

@@ -13,7 +13,7 @@ tenants, keys and the audit; `shared` is what every record is made of.
 from .access import ApiKey, Event, Limits, Receipt, Role, Tenant, TenantStatus
 from .alarm import Alarm, AlarmRule, AlarmRules, Watch
 from .calendar import Calendar
-from .gate import Gate, Limit
+from .gate import Gate, Limit, Moving
 from .schedule import (
     Backfill,
     BackfillStatus,
@@ -75,6 +75,7 @@ __all__ = [
     "Limits",
     "LogLine",
     "MissedRunPolicy",
+    "Moving",
     "NodeState",
     "OpenWait",
     "OverlapPolicy",

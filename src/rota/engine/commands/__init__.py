@@ -21,7 +21,7 @@ from .alarms import (
     set_alarm_rules,
 )
 from .backfill import begin_backfill, cancel_backfill
-from .limits import gate_waiting, limit_planned, limit_tasks, replan_lines, replan_moments
+from .limits import gate_waiting, limit_planned, limit_tasks, move_planned, replan_lines
 from .plans import MakePlan, apply_plan, check_plan_age, read_stored
 from .schedules import (
     Declared,
@@ -148,6 +148,7 @@ __all__ = [
     "limit_tasks",
     "look_for_alarms",
     "look_soon_at_tagged",
+    "move_planned",
     "new_secret",
     "next_to_claim",
     "once",
@@ -164,7 +165,6 @@ __all__ = [
     "remove_receipt",
     "renew_leases",
     "replan_lines",
-    "replan_moments",
     "replan_schedules",
     "replay_task",
     "replay_tasks",

@@ -23,11 +23,13 @@ from ...domain import gate
 from ...domain.model import Gate, Limits, Task, TaskStatus, Tenant
 from ...domain.task import with_gates
 from ...stores.base import Tx
-from ...stores.queries import TasksInLine
+from ...stores.queries import PlannedTasks, TasksInLine
 from .shared import DEFAULT_LIMITS
 
 __all__ = ["Gates", "Line", "first_in_lines", "put_new"]
 
+MOVED_AT_ONCE = 500
+"""How many tasks of a gate get other moments in one commit."""
 AHEAD = 100
 """How many more of a line are read where some may have to step aside for the rate of their kind."""
 
@@ -37,6 +39,15 @@ class Line(NamedTuple):
 
     tasks: list[Task]
     is_whole: bool
+
+
+class Planned(NamedTuple):
+    """The tasks that wait for moments of a gate, the first ones. `bound` are those that the rate of their kind binds,
+    too."""
+
+    tasks: list[Task]
+    is_whole: bool
+    bound: Collection[str]
 
 
 class Gates:
@@ -50,6 +61,7 @@ class Gates:
         unread: Collection[str] = (),
         completing: Sequence[Task] = (),
         limits: Mapping[str, Limits] = MappingProxyType({}),
+        planned: Mapping[str, Planned] = MappingProxyType({}),
     ) -> None:
         self._stored = stored
         self._unread = unread
@@ -58,6 +70,7 @@ class Gates:
         self._at = now
         self._completing = completing
         self._limits = limits
+        self._planned = planned
         self._let_in: list[tuple[Task, Task | None]] = []
         self._gone: set[str] = set()
         self._expected: Sequence[Task] = ()
@@ -84,7 +97,14 @@ class Gates:
         of_kinds = await _moving_lines(tx, kinds, leaving)
         unread = {id for task in _all_of(of_kinds) for id in task.gates if gate.is_of_queue(id)}
         unread -= {id for task in asking for id in task.gates}
-        return cls(queues | kinds, lines | of_kinds, tx.now, unread, completing, limits)
+        planned = await _planned(tx, queues | kinds, [task for task in others if gate.is_limited(task)])
+        return cls(queues | kinds, lines | of_kinds, tx.now, unread, completing, limits, planned)
+
+    @classmethod
+    async def moving(cls, tx: Tx, ids: Collection[str]) -> Gates:
+        """Gates of which tasks get other moments."""
+        stored = await tx.get_many(Gate, ids, lock=True)
+        return cls(stored, {}, tx.now, planned=await _planned(tx, stored))
 
     @classmethod
     async def after_change(
@@ -173,6 +193,8 @@ class Gates:
             if id in self._now:
                 self._now[id] = gate.left_by(self._now[id], number, self._at)
         self._gone |= {task.id for task in tasks}
+        for id in self._planned:
+            self._move_planned(id, woken)
         for id in sorted(
             self._lines, reverse=True
         ):  # queues first: who passes a kind may need a queue's place
@@ -191,6 +213,25 @@ class Gates:
         self._gone.add(task.id)
         back, self._now[full] = gate.back_in_line(task, self._now[full], self._at)
         return back
+
+    def recount(self, id: str) -> None:
+        """Another gate was put behind this one."""
+        if id in self._now:
+            self._now[id] = gate.recounted(self._now[id], self._at)
+
+    def _move_planned(self, id: str, woken: dict[str, Task]) -> None:
+        """Tasks that wait for their moments get sooner ones, if many left before theirs. Those that are let in
+        afterwards come behind them."""
+        planned, moving = self._planned[id], gate.with_moving(self._now[id], self._at)
+        if moving.moving is None:
+            return
+        for waiting in planned.tasks:
+            if waiting.id not in self._gone:
+                changed = woken.pop(waiting.id, waiting)
+                task, moving = gate.move(changed, moving, self._at, is_bound=waiting.id in planned.bound)
+                if task is not waiting:
+                    self._let_in.append((task, waiting if changed is waiting else None))
+        self._now[id] = gate.all_moved(moving, self._at) if planned.is_whole else moving
 
     def _move_up(self, id: str, woken: dict[str, Task]) -> None:
         """Let in those that are next in the line of this gate, as far as there is room."""
@@ -270,6 +311,29 @@ async def _ahead(tx: Tx, queues: Mapping[str, Gate], lines: dict[str, Line]) -> 
         return lines
     most = AHEAD + max(len(lines[id].tasks) for id in may_wait)
     return lines | await first_in_lines(tx, may_wait, most)
+
+
+async def _planned(tx: Tx, stored: Mapping[str, Gate], leaving: Sequence[Task] = ()) -> dict[str, Planned]:
+    """The tasks that wait for moments of these gates, where they move up after those that leave."""
+    left = dict(stored)
+    for task in leaving:
+        for id in task.gates[: task.passed]:
+            if id in left:
+                left[id] = gate.leave(task, left[id], tx.now)
+    found = {}
+    for id in left:
+        moving = gate.with_moving(left[id], tx.now).moving
+        if moving is not None:
+            query = PlannedTasks(gate=id, after=max(moving.after, tx.now))
+            tasks = await tx.find(query, MOVED_AT_ONCE)
+            found[id] = Planned(tasks, len(tasks) < MOVED_AT_ONCE, await _bound(tx, tasks))
+    return found
+
+
+async def _bound(tx: Tx, tasks: Sequence[Task]) -> set[str]:
+    kinds = {task.id: task.gates[0] for task in tasks if task.passed > 1}
+    gates = await tx.get_many(Gate, set(kinds.values())) if kinds else {}
+    return {id for id, kind in kinds.items() if kind in gates and gates[kind].limit.rate is not None}
 
 
 def _all_of(lines: Mapping[str, Line]) -> list[Task]:

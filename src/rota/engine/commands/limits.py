@@ -7,7 +7,6 @@ up to date. Each of these works takes one page and says where the next begins (N
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -15,11 +14,11 @@ from ...domain import gate
 from ...domain.model import Gate, Limit, Task, TaskStatus, Tenant
 from ...domain.task import with_gates
 from ...stores.base import Tx, Work
-from ...stores.queries import Cursor, GateList, TaskList, UpcomingTasks
+from ...stores.queries import Cursor, GateList, TaskList
 from .gates import Gates, Line, first_in_lines
 from .shared import audit
 
-__all__ = ["gate_waiting", "limit_planned", "limit_tasks", "replan_lines", "replan_moments"]
+__all__ = ["gate_waiting", "limit_planned", "limit_tasks", "move_planned", "replan_lines"]
 
 LET_IN_AT_ONCE = 500
 NO_LIMIT = Limit()
@@ -63,7 +62,7 @@ def limit_planned(tenant: str, subject: str, number: int) -> Work[None]:
 def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> Work[Cursor | None]:
     """Tasks that were submitted before the limit was set get its gate: they ask when a worker would start them. Those
     that have passed another that comes after it leave that. Where more have passed than may, the newest go back into
-    the line."""
+    the line; those that have passed without a moment ask for one."""
     what, _, name = subject.partition(":")
 
     async def work(tx: Tx) -> Cursor | None:
@@ -82,9 +81,14 @@ def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> 
         known = {task.id: with_gates(task, record.limits, tx.now) for task in found}
         same = await _in_overfull(tx, [task for task in found if known[task.id] is task])
         leaving = [task for task in found if _places(known[task.id]) != _places(task)]
-        gates = await Gates.of(tx, [*leaving, *same])
+        more = [task for task in found if task.planned_by and _places(known[task.id]) == _places(task)]
+        more = [task for task in more if known[task.id].gates != task.gates]
+        gates = await Gates.of(tx, [*leaving, *same, *more])
         known |= {task.id: gates.take_back(task) for task in same}
         gates.leave(leaving)
+        for task in more:
+            gates.recount(task.planned_by or "")
+        known = {id: gate.asks_for_moment(task, record.limits, tx.now) for id, task in known.items()}
         gates.put(tx)
         for task in found:
             if known[task.id] is not task:
@@ -137,35 +141,17 @@ def replan_lines(tenant: str, subject: str, after: str | None, page: int) -> Wor
     return work
 
 
-def replan_moments(tenant: str, subject: str, after: datetime | None, page: int) -> Work[datetime | None]:
-    """Tasks that have a moment under an old rate get one under the rate as it is now, if that is sooner; else they ask
-    again when they are due."""
-    what, _, name = subject.partition(":")
+def move_planned(tenant: str, after: str | None, page: int) -> Work[str | None]:
+    """Give tasks other moments where limits have changed."""
 
-    async def work(tx: Tx) -> datetime | None:
-        query = UpcomingTasks(
-            after=after or tx.now,
-            queues=(name,) if what == "queue" else None,
-            kinds=(name,) if what == "kind" else None,
-            tenant=tenant,
-        )
-        found = await tx.find(query, page)
-        having = [task for task in found if task.slot_until is not None]
-        ids = {id for task in having for id in task.gates[: task.passed] if id.startswith(what)}
-        gates = await tx.get_many(Gate, ids, lock=True)
-        changed = dict(gates)
-        moved = []
-        for task in having:
-            own = next((id for id in task.gates[: task.passed] if id in changed), None)
-            if own is not None:
-                sooner, given = gate.sooner(task, changed[own], tx.now)
-                changed[own] = given
-                moved.append(sooner)
-        for id, given in changed.items():
-            if given is not gates[id]:
-                tx.put(given)
-        for task in moved:
-            tx.put(task)
-        return found[-1].available_at if len(found) == page else None
+    async def work(tx: Tx) -> str | None:
+        found = await tx.find(GateList(tenant=tenant, after=after), page)
+        moving = [each.id for each in found if each.moving is not None][:1]
+        gates = await Gates.moving(tx, moving)
+        gates.leave([])
+        gates.put(tx)
+        if moving:
+            return after or ""
+        return found[-1].id if len(found) == page else None
 
     return work

@@ -18,7 +18,6 @@ from ...stores.base import Tx
 from ...stores.queries import (
     AlarmList,
     Cursor,
-    GateList,
     OpenTasks,
     ScheduleList,
     TemplateList,
@@ -28,7 +27,6 @@ from ..commands.shared import find_any_schedule, find_calendar, find_every, find
 from ..commands.tenants import find_tenant
 from ..work import as_work
 
-GATES_AT_ONCE = 1000
 one_template, one_tenant = as_work(find_template), as_work(find_tenant)
 
 
@@ -113,19 +111,6 @@ async def task_limits(tx: Tx, tenant: str, *, declared: bool | None = None) -> d
         for subject, limit in limits.tasks.items()
         if declared is None or (subject in limits.declared) is declared
     }
-
-
-@as_work
-async def have_gates_rate(tx: Tx, tenant: str, subject: str) -> bool:
-    """Whether every gate of the subject has the rate of its limit."""
-    record = await tx.get(Tenant, tenant)
-    limit = None if record is None else record.limits.tasks.get(subject)
-    after = None
-    while page := await tx.find(GateList(tenant=tenant, subject=subject, after=after), GATES_AT_ONCE):
-        if any(found.limit.rate != (limit and limit.rate) for found in page):
-            return False
-        after = page[-1].id
-    return True
 
 
 @as_work

@@ -131,9 +131,6 @@ class ServingCalls(Calls):
             await self._commit(commands.limit_planned(self.tenant, subject, number))
 
     async def _replan(self, subject: str) -> None:
-        """Tasks keep the moments that they have while the rate is the same: new ones would come after all of those."""
-        is_other_rate = not await self.store.read(queries.have_gates_rate(self.tenant, subject))
         await self._commit_pages(lambda after: commands.replan_lines(self.tenant, subject, after, PAGE))
-        if is_other_rate:
-            await self._commit_pages(lambda after: commands.replan_moments(self.tenant, subject, after, PAGE))
         await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
+        await self._commit_pages(lambda after: commands.move_planned(self.tenant, after, PAGE))
