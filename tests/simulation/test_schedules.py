@@ -702,6 +702,19 @@ async def test_why_of_a_far_year_is_refused_and_of_twenty_years_quick(world: Wor
     assert time.process_time() - began < 1, "it takes some milliseconds; until the year 9998, seconds"
 
 
+async def test_why_counts_what_calendars_leave_for_five_years(world: World) -> None:
+    await world.queue.create_calendar("weekends", rules=["FREQ=WEEKLY;BYDAY=SA,SU"])
+    await world.schedule(cron="0 9 * * *", exclude=["weekends"], max_runs=10)
+    after_ten = await world.queue.why(
+        "s", START.replace(day=15, hour=9)
+    )  # a Thursday; the first time was one
+    assert "By then the schedule will have run 10 times" in str(after_ten)
+    tenth = await world.queue.why("s", START.replace(day=14, hour=9))
+    assert "By then" not in str(tenth)
+    with pytest.raises(rota.Invalid, match="is more than 5 years ahead; give a time before 2030-12-31"):
+        await world.queue.why("s", START + timedelta(days=5 * 365 + 1))
+
+
 async def test_a_pause_may_end_by_itself(world: World) -> None:
     starts = handle(world)
     await world.schedule(cron="*/10 * * * *")

@@ -225,13 +225,18 @@ class Openings(NamedTuple):
         if gathered is not None:
             yield gathered
 
-    def number(self, after: datetime, until: datetime) -> int:
-        """How many open times are in `(after, until]`."""
+    def number(self, after: datetime, until: datetime, *, at_most: int | None = None) -> int:
+        """How many open times are in `(after, until]`. Who needs not know more than `at_most` waits less long."""
         if self.are_all:
             return count(self.timing, after, until, start_at=self.start_at, end_at=self.end_at)
         if self.rolls:
             return len(self._landings(after, until))
-        return sum(each.number for each in self.stretches(after, until) if each.closed_by is None)
+        number = 0
+        for each in self.stretches(after, until):
+            number += each.number if each.closed_by is None else 0
+            if at_most is not None and number >= at_most:
+                break
+        return number
 
     def rolled(self, at: datetime) -> datetime | None:
         """Where a closed time goes, within its bounds; None: nowhere."""

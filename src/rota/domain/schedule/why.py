@@ -41,6 +41,7 @@ Pause = tuple[datetime, datetime | None, str, str | None]
 _SECOND = timedelta(seconds=1)
 _PROMPT = timedelta(seconds=5)
 _FARTHEST = timedelta(days=20 * 365)
+_FARTHEST_COUNTED = timedelta(days=5 * 365)
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _FIRST, _LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, tzinfo=UTC)
 _TWICE = "Clocks go back that night, so this local time comes twice"
@@ -100,13 +101,13 @@ def explain(
 
 
 def check_near(schedule: Schedule, at: datetime, now: datetime) -> None:
-    """To count the times of a rule until the year 9999 would take seconds, and nobody plans that far."""
+    """To count the times of a rule until the year 9999 would take seconds, and nobody plans that far. Those that
+    calendars leave are counted week by week."""
     since = max(now, schedule.next_run_at or now)
-    if at - since > _FARTHEST:
-        problem = f"{at.isoformat()} is more than {_FARTHEST.days // 365} years ahead"
-        raise Invalid(
-            "at", problem, f"give a time before {(since + _FARTHEST).isoformat(timespec='seconds')}"
-        )
+    farthest = _FARTHEST_COUNTED if schedule.calendars and schedule.max_runs is not None else _FARTHEST
+    if at - since > farthest:
+        problem = f"{at.isoformat()} is more than {farthest.days // 365} years ahead"
+        raise Invalid("at", problem, f"give a time before {(since + farthest).isoformat(timespec='seconds')}")
 
 
 def meant(schedule: Schedule, at: datetime) -> datetime:
@@ -410,12 +411,8 @@ class _Story:
         schedule = self.schedule
         if schedule.max_runs is not None:
             first = schedule.next_run_at or self.now
-            before, left = (
-                (first - MICROSECOND, self.at - MICROSECOND),
-                schedule.max_runs - schedule.run_count,
-            )
-            times = schedule.openings  # most often the nominal ones, which are quickly counted, are too few
-            if times.nominal.number(*before) >= left and times.number(*before) >= left:
+            left = schedule.max_runs - schedule.run_count
+            if schedule.openings.number(first - MICROSECOND, self.at - MICROSECOND, at_most=left) >= left:
                 text = f"By then the schedule will have run {schedule.max_runs} times, its max_runs."
                 return self._why("not_expected", text)
         due = due_time(schedule, self.at)
