@@ -220,6 +220,8 @@ def test_a_deleted_schedule_is_shown_by_its_id_and_its_name_is_free() -> None:
     id = document("schedule show nightly")["uid"]
     rota("schedule delete nightly")
     assert "there is no schedule 'nightly'" in complaint("schedule show nightly", code=1)
+    listed = rota("schedule list --deleted").stdout.splitlines()[-1].split()
+    assert (listed[:3], listed[-2:]) == (["nightly", id, "deleted"], ["0", "R"])
     said = rota(f"schedule show {id}").stdout
     assert said.splitlines()[0].split()[:3] == ["nightly", "deleted", "At"]
     assert re.search(r"state: +deleted (just now|\d+s ago); ", said), said

@@ -56,10 +56,10 @@ def list_schedules(session: Session, **filters: Any) -> None:
     """Schedules by name (with --deleted, of many the newest): when each is next due, and how its last runs went."""
     order = "newest" if filters["deleted"] else "name"
 
-    async def ask(queue: Queue) -> tuple[Page[Schedule], list[list[Run]], datetime]:
+    async def ask(queue: Queue) -> tuple[Page[Schedule], list[Page[Run]], datetime]:
         page = await queue.list_schedules(order=order, **filters)
         drawn = [] if session.as_json else page
-        last = [[] if each.deleted_at else await queue.runs(each.key, limit=SHORT_STRIP) for each in drawn]
+        last = [await queue.runs(each.id, limit=SHORT_STRIP) for each in drawn]
         return page, last, await queue.now()
 
     page, last, now = session.run(ask)
@@ -69,9 +69,12 @@ def list_schedules(session: Session, **filters: Any) -> None:
         return session.say_none("schedules", filters, "`rota schedule create --help` shows how to make one")
     by_name = sorted(zip(page, last, strict=True), key=lambda each: (each[0].key, each[0].id))
     rows = [_row(session, schedule, runs, now) for schedule, runs in by_name]
-    session.screen.table(
-        ("ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"), rows, yields=("RUNS", "LAST", "WHEN")
-    )
+    headings = ["ID", "STATUS", "WHEN", "NEXT", "RUNS", "LAST"]
+    if filters["deleted"]:  # several may have had one name: their ledgers are found by this
+        uids = session.screen.ids(schedule.id for schedule, _ in by_name)
+        rows = [[row[0], uids[each.id], *row[1:]] for row, (each, _) in zip(rows, by_name, strict=True)]
+        headings.insert(1, "UID")
+    session.screen.table(headings, rows, yields=("RUNS", "LAST", "WHEN"))
     return session.say_more(page)
 
 
