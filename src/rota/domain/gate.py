@@ -36,40 +36,6 @@ from .ids import derived_id
 from .model import Gate, Limit, Limits, Moving, Task, TaskStatus, is_from_the_future, to_the_second
 from .recurrence import MICROSECOND
 
-__all__ = [
-    "all_moved",
-    "ask",
-    "asks_for_moment",
-    "back_in_line",
-    "check_limit",
-    "describe_line",
-    "describe_moment",
-    "gates_of",
-    "has_changed",
-    "has_missed",
-    "has_to_ask",
-    "is_early",
-    "is_limited",
-    "is_of_kind",
-    "is_of_queue",
-    "is_overfull",
-    "leave",
-    "left_by",
-    "let_in",
-    "limited",
-    "move",
-    "of_kind",
-    "of_queue",
-    "recounted",
-    "reserve",
-    "room",
-    "take_moment",
-    "with_limit",
-    "with_moving",
-    "without_line",
-    "without_places",
-]
-
 MOST_AT_ONCE = 1_000_000
 MOST_LET_IN = 1_000
 _RATE = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,5})?([smhd])")

@@ -26,8 +26,6 @@ from ...stores.base import Tx
 from ...stores.queries import PlannedTasks, TasksInLine
 from .shared import DEFAULT_LIMITS
 
-__all__ = ["Gates", "Line", "first_in_lines", "put_new"]
-
 MOVED_AT_ONCE = 500
 """How many tasks of a gate get other moments in one commit."""
 AHEAD = 100

@@ -18,8 +18,6 @@ from ...stores.queries import Cursor, GateList, TaskList
 from .gates import Gates, Line, first_in_lines
 from .shared import audit
 
-__all__ = ["gate_waiting", "limit_planned", "limit_tasks", "move_planned", "replan_lines"]
-
 LET_IN_AT_ONCE = 500
 NO_LIMIT = Limit()
 

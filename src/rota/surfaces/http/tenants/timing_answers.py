@@ -26,8 +26,6 @@ from ....domain.recurrence import (
 from ....engine.queries import Occurrence
 from ...shapes import Answer, Time, shaped
 
-__all__ = ["PreviewAnswer", "ScheduleTypeAnswer", "occurrences", "schedule_type"]
-
 
 class OnceAnswer(Answer, frozen=True, kw_only=True, tag_field="type", tag="once"):
     """At one time."""

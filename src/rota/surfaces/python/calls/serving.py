@@ -19,8 +19,6 @@ from ....engine.queries import serving
 from ....engine.queries.serving import QueueUse
 from .base import Calls, Report
 
-__all__ = ["ServingCalls"]
-
 LOOK_AGAIN = timedelta(seconds=5)
 PAGE = 200
 """The number of gates or waiting tasks that are planned anew in one commit."""
