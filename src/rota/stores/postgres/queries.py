@@ -20,7 +20,7 @@ from ..queries import Query, TaskList
 from ..sql_files import load
 from ..sql_parameters import Parameters, task_list_statement, usual_statement
 from .rows import WHOLE_RECORD, WRITERS, text_of
-from .task_row import columns_read, json_of, known_after
+from .task_row import json_of
 
 _LOCK = "for update skip locked"
 _SORT = re.compile(r"order by [^\n]* (?=limit :limit::bigint\Z)")
@@ -87,11 +87,10 @@ class Statements:
         }
 
     def update(self, update: Update) -> Statement:
-        """The statement that applies such an update to ready tasks. Its values are those of `values_of_update`. What
-        it gives of a task lacks what is known after the update."""
+        """The statement that applies such an update to ready tasks. Its values are those of `values_of_update`."""
         fields = (*update.set, *update.add, *update.fill)
         if fields not in self._updates:
-            sql = self._update.replace("{what}", columns_read(known_after(update)))
+            sql = self._update.replace("{what}", WRITERS[Task].what)
             self._updates[fields] = named(sql.replace("{changes}", _changes(update)))
         return self._updates[fields]
 

@@ -37,7 +37,7 @@ from ...domain.model import (
 from ...domain.task import ShortHistory, short_history
 from ...domain.workflow import Signal, Step
 from ..codec import TABLES, Column
-from .task_row import are_alike, bodies_of, body_of, columns_read, json_of, read_tasks
+from .task_row import COLUMNS_READ, are_alike, bodies_of, body_of, json_of, read_tasks
 
 WHOLE_RECORD = "body::text"
 """The selected columns of a record whose body is all of it."""
@@ -210,7 +210,7 @@ class Writer:
     @property
     def what(self) -> str:
         """The columns that are selected to read a record."""
-        return columns_read() if self.table.type is Task else WHOLE_RECORD
+        return COLUMNS_READ if self.table.type is Task else WHOLE_RECORD
 
     def read(self, rows: Sequence[Any]) -> Iterable[Any]:
         """The records of rows that were selected so; or Corrupt."""

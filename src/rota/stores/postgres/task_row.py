@@ -6,10 +6,9 @@ completion change columns only, and their statements neither send nor parse the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +16,7 @@ import msgspec
 
 from ...domain.errors import Corrupt, Invalid
 from ...domain.model import RetryPolicy, Task, TaskStatus
-from ...domain.task import ShortHistory, Update, is_short_alike, whole_history
+from ...domain.task import ShortHistory, is_short_alike, whole_history
 
 _IN_COLUMNS = (
     "id",
@@ -55,7 +54,6 @@ read as they are."""
 _OWN = _IN_COLUMNS.index("tenant")
 _PLAIN = _IN_COLUMNS.index("status")
 _OUTPUT = _IN_COLUMNS.index("output")
-_KNOWN = {"status", *_IN_COLUMNS[:_PLAIN]} - {"available_at"}
 _TIMES = [name for name in _IN_COLUMNS if name.endswith(("_at", "_until"))]
 _AS_TEXT = ("retry_policy", "output", "progress", "body")
 
@@ -66,21 +64,13 @@ def _read_as(name: str) -> str:
     return f"task.{name}::text" if name in _AS_TEXT else f"task.{name}"
 
 
-def columns_read(known: Collection[str] = ()) -> str:
-    """The columns that are read of a task; null for those that are known. JSON is read as a text: on a connection of
-    the caller's, the driver may decode it."""
-    names = (*_IN_COLUMNS, "changes", "actor", "created_by", "body")
-    return ", ".join("null" if name in known else _read_as(name) for name in names)
+COLUMNS_READ = ", ".join(map(_read_as, (*_IN_COLUMNS, "changes", "actor", "created_by", "body")))
+"""The columns that are read of a task. JSON is read as a text: on a connection of the caller's, the driver may decode
+it."""
 
 
 def are_columns(fields: AbstractSet[str]) -> bool:
     return fields.isdisjoint(_REST_NAMES)
-
-
-def known_after(update: Update) -> dict[str, Any]:
-    """The fields that every task has after the update: they need not be read. (A claim takes 8.6 instead of 12.0 µs of
-    processor time for a task.)"""
-    return {name: value for name, value in update.set.items() if name in _KNOWN}
 
 
 _REST = [field for field in msgspec.structs.fields(Task) if field.name not in (*_IN_COLUMNS, "history")]
@@ -108,8 +98,7 @@ _Body = _body_type()
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_body = msgspec.json.Decoder(_Body).decode
-_decode_policy = lru_cache(256)(msgspec.json.Decoder(RetryPolicy).decode)
-_NOTHING: dict[str, Any] = {}
+_decode_policy = msgspec.json.Decoder(RetryPolicy).decode
 _STATUS = {str(status): status for status in TaskStatus}
 
 
@@ -157,10 +146,10 @@ def has_same_body(old: Task, new: Task, short: ShortHistory) -> bool:
     return bool(_rest_of(old) == _rest_of(new)) and is_short_alike(old, new, short)
 
 
-def read_tasks(rows: Sequence[Sequence[Any]], known: Mapping[str, Any] = _NOTHING) -> Iterator[Task]:
-    """The tasks of rows with `columns_read`, and what is known of all of them; or Corrupt. Tasks of a batch are mostly
-    alike: what a row has in common with the row before it is not read again. With this a task that is run takes 41 µs
-    of processor time here, without it 52 to 57 (`bench/postgres_costs.py`)."""
+def read_tasks(rows: Sequence[Sequence[Any]]) -> Iterator[Task]:
+    """The tasks of rows with `COLUMNS_READ`; or Corrupt. Tasks of a batch are mostly alike: what a row has in common
+    with the row before it is not read again. With this a task that is run takes 41 µs of processor time here, without
+    it 52 to 57 (`bench/postgres_costs.py`)."""
     like: Task | None = None
     columns: Sequence[Any] = ()
     rest: tuple[Any, ...] = ()
@@ -169,7 +158,7 @@ def read_tasks(rows: Sequence[Sequence[Any]], known: Mapping[str, Any] = _NOTHIN
             body = _decode_body(row[-1])
             if like is None or row[_OWN:-1] != columns or _shared(body) != rest:
                 columns, rest = row[_OWN:-1], _shared(body)
-                like = _read(row, body, known)
+                like = _read(row, body)
             yield msgspec.structs.replace(
                 like,
                 id=row[0],
@@ -183,15 +172,14 @@ def read_tasks(rows: Sequence[Sequence[Any]], known: Mapping[str, Any] = _NOTHIN
             raise Corrupt(f"task {row[0]} cannot be read: {error}", table="task") from error
 
 
-def _read(row: Sequence[Any], body: Any, known: Mapping[str, Any]) -> Task:
+def _read(row: Sequence[Any], body: Any) -> Task:
     status, tags, policy, _, _, changes, actor, creator, _ = row[_PLAIN:]
     columns = dict(zip(_IN_COLUMNS, row[:_PLAIN], strict=False))
     for name in _TIMES:
         if columns[name] is not None and columns[name].tzinfo is None:  # the end of time, in asyncpg's words
             columns[name] = columns[name].replace(tzinfo=UTC)
-    columns["status"] = None if "status" in known else _STATUS[status]
-    columns |= known
     task = Task(
+        status=_STATUS[status],
         tags=tuple(tags) if tags else (),
         retry_policy=None if policy is None else _decode_policy(policy),
         **columns,

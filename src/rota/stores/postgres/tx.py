@@ -23,7 +23,7 @@ from ..queries import RECORD_OF, OpenSchedules, Query, ReadyTasks, ScheduleByKey
 from ..sql_parameters import MANY_PENDING
 from .queries import Statement, statement_name, values_of, values_of_update
 from .rows import WRITERS, text_of
-from .task_row import are_columns, known_after, read_tasks
+from .task_row import are_columns, read_tasks
 from .transaction import DatabaseTransaction, LockedElsewhere, Records, Updates, Writes
 
 R = TypeVar("R", bound=Record)
@@ -266,7 +266,7 @@ class PostgresTx(BufferedTx):
             found = [row[2:] for row in rows if row[2] is not None]
             if found:
                 self.written.add(Record)
-            read = read_each(found, partial(read_tasks, known=known_after(update)), self.unreadable)
+            read = read_each(found, read_tasks, self.unreadable)
             changed += read
             self._pending_writes.claimed(read)
             if len(changed) >= limit or (rows[0][0] < asked and len(read) == len(found)):
