@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache
 from typing import Annotated, Any
 
 from fastapi import Request
@@ -47,7 +47,6 @@ from ...domain.options import (
 from ...domain.schedule.definition import FIELDS
 
 
-@lru_cache(maxsize=4096)
 def camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in rest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from msgspec import UNSET, UnsetType
 
@@ -116,28 +115,24 @@ class PreviewAnswer(Answer, frozen=True, kw_only=True):
     clock_changes: list[ClockChangeAnswer]
 
 
-in_words = lru_cache(maxsize=10_000)(recurrence.describe)
-"""To find the words takes longer than all the rest of an answer, and timings are asked for again and again."""
-
-
 def schedule_type(record: Schedule) -> ScheduleTypeAnswer:
     timing, end_at = record.timing, record.end_at or UNSET
     if isinstance(timing, Several):
         parts = [_simple_type(part, UNSET) for part in timing.timings]
-        return SeveralAnswer(timings=parts, description=in_words(timing), end_at=end_at)
+        return SeveralAnswer(timings=parts, description=recurrence.describe(timing), end_at=end_at)
     if isinstance(timing, After):
         return AfterAnswer(
             schedules=list(timing.schedules),
             on=timing.on,
             delay_seconds=timing.delay.total_seconds(),
-            description=in_words(timing),
+            description=recurrence.describe(timing),
             end_at=end_at,
         )
     return _simple_type(timing, end_at)
 
 
 def _simple_type(timing: Simple, end_at: Time | UnsetType) -> SimpleAnswer:
-    words = in_words(timing)
+    words = recurrence.describe(timing)
     match timing:
         case Once(run_at):
             return OnceAnswer(run_at=run_at, description=words)
@@ -176,7 +171,7 @@ def occurrences(
     ]
     zone = getattr(of, "timezone", "UTC")
     return PreviewAnswer(
-        description=in_words(of),
+        description=recurrence.describe(of),
         timezone=zone,
         times=times,
         warnings=list(warnings),
