@@ -275,7 +275,7 @@ def put_audited(
     act: str = "",
 ) -> _Subject:
     """Write it, with one line of its history."""
-    stored = tx.put(after, was=before)
+    stored = tx.put(after)
     audit(tx, action, actor, before, stored, detail, act=act)
     return stored
 
