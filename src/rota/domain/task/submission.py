@@ -86,7 +86,8 @@ def admit(
 ) -> Task:
     """A checked submission as a pending task. If its expiry is not in the future it reads as expired at once, and the
     janitor marks it as any other. `like` is another submission, with the task that it became in the same act: what is
-    the same for both is decided once. (A task of a `submit_many` takes 1.3 instead of 3.1 µs.)"""
+    the same for both is decided once. (A task of a `submit_many` takes 7.9 instead of 9.3 µs of processor time on
+    PostgreSQL, 13.7 instead of 15.8 on SQLite.)"""
     if like is not None and not limits.tasks and _has_another_input(asked, like[0]):
         input, metadata = check_input(asked.input, limits), check_metadata(asked.metadata)
         return replace(like[1], id=id, input=input, metadata=metadata)

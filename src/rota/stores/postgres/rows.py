@@ -230,8 +230,8 @@ class Writer:
         return self._rows(records, self._all if with_body else self._without_body, histories)
 
     def new_rows(self, records: Sequence[Any]) -> Rows:
-        """The rows of records that are inserted. (Tasks that are alike, as those of a `submit_many` or a tick, take 1.2
-        instead of 3.3 µs each.)"""
+        """The rows of records that are inserted. Tasks of a `submit_many` or a tick are mostly alike: those of a
+        `submit_many` take 8 instead of 12 µs of processor time here."""
         if self.table.type is Task and are_alike(records):
             return self._alike_rows(sorted(records, key=_id))
         return self.rows(records, self.histories(records))
