@@ -20,7 +20,7 @@ EVERY = timedelta(minutes=5)
 
 
 async def test_a_time_that_had_its_run_starts_no_other_beside_those_that_had_none(store: Store) -> None:
-    """The clock was set back. A tick trusts that its times have no rows, until their ids disprove it."""
+    """The clock was set back."""
     now = await store.now()
     due = now - timedelta(seconds=1)
     plans = [

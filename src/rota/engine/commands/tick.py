@@ -25,7 +25,7 @@ from ...domain.model import (
 )
 from ...domain.recurrence import Timing
 from ...domain.schedule import Decision, after, alike, backfill, definition, run, watching
-from ...stores.base import Tx, Work
+from ...stores.base import Tx
 from ...stores.queries import (
     Cursor,
     DueSchedules,
@@ -62,23 +62,16 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     is_locked: bool = False
 
 
-def fire_due(limit: int, *, jumped: bool = False) -> Work[Tick]:
+@as_work
+async def fire_due(tx: Tx, limit: int, *, jumped: bool = False) -> Tick:
     """Decide about the schedules that are due, at most `limit` of them and until there are `ROWS_PER_TICK` rows to
-    write, and write it all in one commit. The first run trusts that the times have no rows yet, unless they have
-    waited, since the ids of the rows would disprove it; a later run reads them. (The clock may have gone back.)"""
-    is_first = True
-
-    async def work(tx: Tx) -> Tick:
-        nonlocal is_first
-        trusts, is_first = is_first, False
-        due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
-        if not due:
-            return await _upcoming(tx, limit)
-        firing = await _Firing.read(tx, due, jumped)
-        is_more_due = len(due) == limit or len(firing.decisions) < len(due)
-        return await firing.write(tx, is_more_due, trusts)
-
-    return work
+    write, and write it all in one commit. A time may have its row already: it has waited, or the clock went back."""
+    due = await tx.find(DueSchedules(at=tx.now), limit, lock=True)
+    if not due:
+        return await _upcoming(tx, limit)
+    firing = await _Firing.read(tx, due, jumped)
+    is_more_due = len(due) == limit or len(firing.decisions) < len(due)
+    return await firing.write(tx, is_more_due)
 
 
 @as_work
@@ -114,17 +107,13 @@ class _Firing(msgspec.Struct, frozen=True):
         decisions, likes = left.decided_all(due, tx.now, live, jumped)
         return cls(due, decisions, likes, live, starter, left, await Fillings.of(tx, due))
 
-    async def write(self, tx: Tx, is_more_due: bool, trusts: bool) -> Tick:
+    async def write(self, tx: Tx, is_more_due: bool) -> Tick:
         cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
         awaited = [replace(live, awaited=True) for decision in self.decisions for live in decision.awaits]
         for found, decision in zip(self.due, self.decisions, strict=False):
             awaited += self.fillings.awaited(found, () if decision.cancels else self.live[found.id])
         ids = [_run_ids(decision) for decision in self.decisions]
-        asked = [id for each in ids for id in each.values()]
-        if trusts:
-            waited = [found.buffered for found in self.due]
-            asked = [each[at] for each, times in zip(ids, waited, strict=False) for at in times if at in each]
-        known = await tx.get_many(Run, asked)
+        known = await tx.get_many(Run, [id for each in ids for id in each.values()])
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
             had[row.schedule_id].add(row.scheduled_at)

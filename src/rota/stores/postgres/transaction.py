@@ -324,7 +324,7 @@ def _of_different_tables(writes: Sequence[_Write]) -> Iterator[list[_Write]]:
 @lru_cache(1000)
 def together(statements: tuple[str, ...]) -> str:
     """One statement that does several writes. Its row has the number of rows of each. (A tick and a claim in one commit
-    are 8 round trips, and 10 if each table has its own.)"""
+    are 9 round trips, and 11 if each table has its own.)"""
     parts: list[str] = []
     parameters = 0
     for number, statement in enumerate(statements):
