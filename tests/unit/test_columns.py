@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.surfaces.cli.columns import broken, fitted, shortened
+from rota.surfaces.cli.render import broken, fitted, shortened
 
 HEADINGS = ("ID", "TYPE", "STATUS", "QUEUE", "DETAIL")
 YIELDS = ("QUEUE", "DETAIL")

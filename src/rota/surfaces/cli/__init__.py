@@ -3,7 +3,7 @@
 Begin with `root`, the tree of commands, and `session`, one call of them: its settings, its store, its output. `command`
 has what all of them share: their help, their errors. Commands that answer and end are in `commands`, those that keep
 running in `process`. `options` reads what is typed; `apps` finds the app that is named, `completing` the names that a
-shell completes. `render` draws answers, and `columns` fits them into a line."""
+shell completes. `render` draws answers."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
 """Drawing. In a terminal: colours, tables and relative times, with rich (imported here, and only when it
 draws a table or a bar). In a pipe: plain text, whole timestamps. `--json`: one document, or a line each
-for a stream."""
+for a stream. At the end is what fits into a line: which columns, how wide, how short ids, where prose is broken."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ..durations import iso, relative
-from .columns import GAP, broken, fitted, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -269,9 +269,9 @@ class Screen:
         ]
         console = _console()
         if self.wide:  # a longer line than the terminal has: it may break it, or be scrolled
-            console.width = max(console.width, sum(widths) + GAP * len(widths))
+            console.width = max(console.width, sum(widths) + _GAP * len(widths))
         shown = fitted(headings, widths, console.width, yields)
-        table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bright_black")
+        table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bright_black")
         for heading, width in shown.items():
             wraps = heading in _MAY_WRAP and not self.wide
             table.add_column(
@@ -341,3 +341,95 @@ def size_in_words(count: int) -> str:
 def styled(cell: Cell) -> str:
     """A cell outside a table."""
     return click.style(cell.text, fg=cell.style or None)
+
+
+_GAP = 2
+_NARROW = 14
+"""A column that gives way is not made narrower than this: it is left out instead."""
+_LEAST = 8
+_WORD = re.compile(r"( *)((?:`[^`]+`|[^ ])+)")
+"""A word, or what is kept whole, and the gap before it."""
+_LENGTHS = (8, 13, 18, 23)
+"""Where the groups of an id end."""
+_BY_TIME = 18
+"""Ids in order of creation begin with the time, so that neighbours share a long beginning."""
+
+
+def fitted(
+    headings: Sequence[str], widths: Sequence[int], room: int, yields: Sequence[str]
+) -> dict[str, int]:
+    """The columns that are shown, and how wide. `yields` are those that give way, in this order; the others are always
+    shown, and are cut only if not even they fit."""
+    natural = dict(zip(headings, widths, strict=True))
+    for left_out in range(len(yields) + 1):
+        shown = [name for name in headings if name not in yields[:left_out]]
+        least = {
+            name: min(natural[name], max(_NARROW, len(name))) if name in yields else natural[name]
+            for name in shown
+        }
+        if _line(least.values()) <= room:
+            return _widened(least, natural, room, yields)
+    return _cut({name: natural[name] for name in headings if name not in yields}, room)
+
+
+def broken(text: str, width: int, hang: int = 0) -> str:
+    """Prose in lines of this width, broken between words, and moved in by `hang` from the second on. What stands in
+    backticks, such as a command to copy, stays in one line. Colours take no room."""
+    return "\n".join(_broken_line(line, width, hang) for line in text.split("\n"))
+
+
+def _broken_line(line: str, width: int, hang: int) -> str:
+    if _length(line) <= width:
+        return line
+    lines = [""]
+    for gap, word in _WORD.findall(line):
+        if lines[-1].strip() and _length(lines[-1] + gap + word) > max(width, _LEAST):
+            lines.append(" " * hang + word)
+        else:
+            lines[-1] += gap + word
+    return "\n".join(lines)
+
+
+def _length(text: str) -> int:
+    return len(click.unstyle(text))
+
+
+def _line(widths: Collection[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _widened(
+    least: dict[str, int], natural: dict[str, int], room: int, yields: Sequence[str]
+) -> dict[str, int]:
+    """The columns that gave way get what is left of the line, the last to give way first."""
+    widths, left = dict(least), room - _line(least.values())
+    for name in reversed(yields):
+        if name in widths:
+            more = min(left, natural[name] - widths[name])
+            widths[name] += more
+            left -= more
+    return widths
+
+
+def _cut(widths: dict[str, int], room: int) -> dict[str, int]:
+    while _line(widths.values()) > room:
+        widest = max(widths, key=lambda name: widths[name])
+        if widths[widest] <= _LEAST:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def shortened(ids: Sequence[str]) -> dict[str, str]:
+    """Each id, as short as tells it from the others."""
+    taken: dict[str, int] = {}
+    for id in set(ids):
+        for length in _LENGTHS:
+            taken[id[:length]] = taken.get(id[:length], 0) + 1
+    return {id: _short(id, taken) for id in ids}
+
+
+def _short(id: str, taken: dict[str, int]) -> str:
+    is_by_time = id[14:15] == "7"
+    lengths = (length for length in _LENGTHS if length >= _BY_TIME or not is_by_time)
+    return next((id[:length] for length in lengths if taken[id[:length]] == 1), id)
