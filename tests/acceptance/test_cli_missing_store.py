@@ -62,6 +62,7 @@ NEEDS_A_STORE = {
     "workflow cancel": ID,
     "workflow replay": ID,
     "workers": "",
+    "limits": "",
     "queue list": "",
     "queue pause": "mail",
     "queue resume": "mail",

@@ -249,8 +249,12 @@ REFUSED = {
     "bound.submit(date.today(), to=[5])": Mistake("List item", "input.to[0]: expected a text, got 5"),
     "bound.submit(date.today(), [], cc=1)": Mistake(UNEXPECTED, "input: write: got an unexpected keyword"),
     "bound.options(crn=5)": Mistake(UNEXPECTED, "crn: there is no such option; accepted are"),
-    'queue.bind(double).map(["x"])': Mistake("List item", "input.n: expected a whole number, got 'x'"),
-    "bound.map([date.today()])": Mistake("List item", "input: write: missing a required argument: 'to'"),
+    'queue.bind(double).map(["x"])': Mistake(
+        "List item", "items[0].input.n: expected a whole number, got 'x'"
+    ),
+    "bound.map([date.today()])": Mistake(
+        "List item", "items[0].input: write: missing a required argument: 'to'"
+    ),
     "queue.bind(double).submit(5).result(timeout=[5])": Mistake(ARGUMENT, "timeout: [5] is not a duration"),
     "queue.bind(double).submit(5).result().upper()": Mistake("has no attribute", None),
     "double(5).upper()": Mistake("has no attribute", None),

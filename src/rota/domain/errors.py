@@ -125,7 +125,7 @@ class Invalid(Refused, ValueError):
 
     def among(self, many: str, number: int) -> Invalid:
         """The same, said of one of many."""
-        return Invalid(f"{many}[{number}].{self.field}", str(self).removeprefix(f"{self.field}: "))
+        return Invalid(f"{many}[{number}].{self.field}", self.problem)
 
 
 class NotFound(Refused, LookupError):

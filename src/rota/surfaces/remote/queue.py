@@ -260,6 +260,7 @@ def _refusal(problem: _Problem) -> Refused:
     refused.code = problem.code
     if isinstance(refused, Invalid):
         refused.field = str(problem.details.get("field", ""))
+        refused.problem = problem.detail.removeprefix(f"{refused.field}: ")
     return refused
 
 

@@ -240,22 +240,20 @@ class TaskCalls(Calls):
         at_most = None if timeout is None else check_duration("timeout", timeout).total_seconds()
         try:
             async with asyncio.timeout(at_most):
-                return await self._once_ended(id)
+                while True:
+                    changed = asyncio.ensure_future(self.store.wait(None, of=_TASKS))
+                    try:
+                        await sleep(timedelta(0))
+                        task = await self._looks.look(self.store, self.tenant, id)
+                        if not task.is_live:
+                            return task
+                        again = self._until_looked_again(task, await self.now())
+                        await asyncio.wait({changed}, timeout=again)
+                    finally:
+                        changed.cancel()
         except TimeoutError:
             problem = f"task {id} has not ended in time; `rota status {id}` says where it is"
             raise TimeoutError(problem) from None
-
-    async def _once_ended(self, id: str) -> Task:
-        while True:
-            changed = asyncio.ensure_future(self.store.wait(None, of=_TASKS))
-            try:
-                await sleep(timedelta(0))
-                task = await self._looks.look(self.store, self.tenant, id)
-                if not task.is_live:
-                    return task
-                await asyncio.wait({changed}, timeout=self._until_looked_again(task, await self.now()))
-            finally:
-                changed.cancel()
 
     def _until_looked_again(self, task: Task, now: datetime) -> float | None:
         """Seconds: a change is hinted, but an expiry comes about without one. In virtual time no hint is late, and to
