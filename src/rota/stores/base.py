@@ -157,8 +157,8 @@ class Tx(Protocol):
         ...
 
     def put(self, record: R, /, *, was: R | None = None) -> R:
-        """Store the record. `was` is the task that it replaces, if the caller has that: then a store need not write
-        what is the same, which may be a large input."""
+        """Store the record. `was` is the record that it replaces, if the caller has that: then a store need write only
+        what differs."""
         ...
 
     def put_updated(self, tasks: Sequence[Task], update: Update, /) -> list[Task]:

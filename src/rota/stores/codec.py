@@ -68,18 +68,21 @@ def micros(at: datetime) -> int:
 
 class Column(NamedTuple):
     """A value of a record that an index needs. `is_time`: a datetime, which each dialect writes in its own way.
-    `attribute` is the one that `get` reads; None: it computes."""
+    `attribute` is the one that `get` reads; None: it computes, from those that it is `made_of`."""
 
     name: str
     get: Callable[[Any], Any]
     is_time: bool = False
     is_fixed: bool = False
     attribute: str | None = None
+    made_of: tuple[str, ...] = ()
 
 
-def _column(name: str, *, attribute: str = "", fixed: bool = False, time: bool = False) -> Column:
+def _column(
+    name: str, *, attribute: str = "", fixed: bool = False, time: bool = False, made_of: tuple[str, ...] = ()
+) -> Column:
     attribute = attribute or name
-    return Column(name, attrgetter(attribute), time, fixed, attribute)
+    return Column(name, attrgetter(attribute), time, fixed, attribute, made_of or (attribute,))
 
 
 def _columns(names: str) -> tuple[Column, ...]:
@@ -87,7 +90,7 @@ def _columns(names: str) -> tuple[Column, ...]:
     return tuple(_column(word.rstrip("!@"), fixed="!" in word, time="@" in word) for word in names.split())
 
 
-def _getter(columns: Sequence[Column]) -> Callable[[Any], tuple[Any, ...]]:
+def getter(columns: Sequence[Column]) -> Callable[[Any], tuple[Any, ...]]:
     """All columns of a record at once; in one call, if all are plain attributes."""
     attributes = [column.attribute for column in columns if column.attribute is not None]
     if len(columns) > 1 and len(attributes) == len(columns):
@@ -105,8 +108,27 @@ class Table(Generic[R]):
         self.columns = tuple(columns)
         self.encoder = msgspec.json.Encoder()
         self.decoder = msgspec.json.Decoder(type)
-        self.values = _getter(self.columns)
-        self.identity = _getter([column for column in self.columns if column.is_fixed])
+        self.values = getter(self.columns)
+        self.identity = getter([column for column in self.columns if column.is_fixed])
+        assert all(column.made_of for column in self.columns), "else its changes would not be seen"
+        self._changing = [column for column in self.columns if not column.is_fixed]
+        self._facts = sorted({name for column in self._changing for name in column.made_of})
+        self._facts_of = attrgetter(*self._facts, "id")
+        self._made_of: dict[frozenset[str], tuple[Column, ...]] = {}
+
+    def changed(self, record: R, was: R) -> tuple[Column, ...]:
+        """The columns that may differ. Most fields of a changed record are the same objects as before, and need not be
+        compared."""
+        facts = zip(self._facts, self._facts_of(record), self._facts_of(was), strict=False)
+        return self.made_of(frozenset([name for name, new, old in facts if new is not old and new != old]))
+
+    def made_of(self, fields: frozenset[str]) -> tuple[Column, ...]:
+        """The columns that may differ if these fields do."""
+        found = self._made_of.get(fields)
+        if found is None:
+            found = tuple(column for column in self._changing if not fields.isdisjoint(column.made_of))
+            self._made_of[fields] = found
+        return found
 
     def encode(self, record: R) -> bytes:
         try:
@@ -166,17 +188,20 @@ def template_id(schedule: Schedule) -> str | None:
 
 _TASK = (
     *_columns("tenant! created_at!@ schedule_id! is_workflow! kind queue priority status"),
-    _column("available_at", attribute="ready_at", time=True),
-    *_columns("expires_at@ lease_expires_at@ worker_id cancel_requested completed_at@ returned_at@"),
-    *_columns("line lined_at@ planned_by"),
+    _column("available_at", attribute="ready_at", time=True, made_of=("available_at", "line")),
+    *_columns("expires_at@ lease_expires_at@ worker_id cancel_requested completed_at@"),
+    _column("returned_at", time=True, made_of=("status", "updated_at", "created_at", "waits_for")),
+    _column("line"),
+    _column("lined_at", time=True, made_of=("available_at", "line")),
+    _column("planned_by", made_of=("gates", "passed", "slot_until")),
 )
 _SCHEDULE = (
     *_columns(
         "tenant! created_at!@ key status due_at@ deleted_at@ completed_at@ zone_data timezone watch_at@"
     ),
-    Column("kind", target_kind),
-    Column("template_id", template_id),
-    Column("search", searched),
+    Column("kind", target_kind, made_of=("target",)),
+    Column("template_id", template_id, made_of=("target",)),
+    Column("search", searched, made_of=("key", "description", "target")),
 )
 _RUN = _columns("tenant! schedule_id! scheduled_at!@ status completed_at@")
 _EVENT = _columns("tenant! at!@ subject_id!")
@@ -189,7 +214,13 @@ TABLES: dict[type[Record], Table[Any]] = {
         Table(Schedule, _SCHEDULE),
         Table(Run, _RUN),
         Table(Event, _EVENT),
-        Table(Template, (*_TENANT_ONLY, Column("alias_key", lambda template: alias_key(template.alias)))),
+        Table(
+            Template,
+            (
+                *_TENANT_ONLY,
+                Column("alias_key", lambda template: alias_key(template.alias), made_of=("alias",)),
+            ),
+        ),
         Table(Tenant, _TENANT_ONLY),
         Table(ApiKey, _TENANT_ONLY),
         Table(Receipt, _columns("tenant! at@")),

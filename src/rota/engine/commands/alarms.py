@@ -108,8 +108,8 @@ async def look_for_alarms(tx: Tx, limit: int, kept: timedelta) -> Looked:
         return Looked(next_in=first - tx.now if first > tx.now else _SOON)
     verdicts = await _judged(tx, due, kept, frozenset())
     alarms = [_put(tx, each) for verdict in verdicts for each in verdict.alarms]
-    for verdict in verdicts:
-        tx.put(verdict.schedule)
+    for before, verdict in zip(due, verdicts, strict=True):
+        tx.put(verdict.schedule, was=before)
     return Looked(number=len(due), alarms=alarms)
 
 
@@ -181,7 +181,7 @@ async def look_soon_at_tagged(
     """Let one page of the schedules with the tag be looked at soon; where the next page begins."""
     page = await tx.find(ScheduleList(tenant=tenant, tag=tag, after=after), limit)
     for each in page:
-        tx.put(watching.look_soon(each, tx.now))
+        tx.put(watching.look_soon(each, tx.now), was=each)
     return next_page(page, limit)
 
 

@@ -275,7 +275,7 @@ def put_audited(
     act: str = "",
 ) -> _Subject:
     """Write it, with one line of its history."""
-    stored = tx.put(after)
+    stored = tx.put(after, was=before)
     audit(tx, action, actor, before, stored, detail, act=act)
     return stored
 

@@ -338,7 +338,7 @@ def _completed(
     for task in completed.values():
         row = None if task.run_id is None else runs.get(task.run_id)
         if row is not None and (new := run.follow(row, task)) != row:
-            tx.put(new)
+            tx.put(new, was=row)
     return completed
 
 

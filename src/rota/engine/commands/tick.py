@@ -225,7 +225,7 @@ class _Firing(msgspec.Struct, frozen=True):
         woke = before.status is ScheduleStatus.PAUSED and counted.status is ScheduleStatus.ACTIVE
         counted = watching.watched(counted, tx.now) if woke else counted
         anything_started = bool(decision.fires or filled.starts)
-        moved = tx.put(watching.started(counted, tx.now) if anything_started else counted)
+        moved = tx.put(watching.started(counted, tx.now) if anything_started else counted, was=before)
         tick.schedules.append(moved)
         if woke:
             audit(tx, "resumed", SCHEDULER, before, moved, "its pause was to end by itself")

@@ -1,12 +1,13 @@
 """Transactions on a SQLite connection: reads are statements, writes are gathered and flushed at the end.
 
 `insert`, `replace` and `delete` are the same three statements for every record type; they are composed here
-from the columns that `codec.py` lists, so a column is named once and cannot be forgotten in one of them.
+from the columns that `codec.py` lists, so a column is named once and cannot be forgotten in one of them. Where a work
+says what a record was, only the columns that differ are replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -16,9 +17,9 @@ import apsw
 import msgspec
 
 from ...domain.errors import Conflict
-from ...domain.model import Record, Schedule
+from ...domain.model import Record, Schedule, Task, Template
 from ..base import BufferedTx, ReadSoFar
-from ..codec import TABLES, Table, micros, readable
+from ..codec import TABLES, Column, Table, getter, micros, readable
 from ..queries import RECORD_OF, Query
 from ..sql_files import load
 from .queries import count, find, tally
@@ -27,13 +28,53 @@ R = TypeVar("R", bound=Record)
 Row = list[Any]
 
 _SQL = load("sqlite")
+_AS_A_WHOLE: dict[type[Record], set[str]] = {
+    Schedule: {"key", "status", "deleted_at"},
+    Template: {"alias_key"},
+}
+"""A record of which one of these differs is replaced as a whole: those of unique keys, so that all of them are written
+in order, and those for which there is a trigger."""
 _TAKEN = {apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE}
+
+
+class _Replacement:
+    """The statement that replaces a record of which some columns differ, and its rows: (id, version, fixed columns,
+    those columns, body). Indexes are written for the columns that a statement sets, whether they differ or not. Each of
+    1,000 schedules that are due at once takes 165 to 171 µs of processor time until its task has started, and 191 to
+    201 if all columns are set. With a trigger each edit costs as much as all before it in the commit: 25,000 edits in
+    one apply took 295 s when the columns of the trigger were set, too, and take 4."""
+
+    def __init__(self, table: Table[Any], changed: Sequence[Column]) -> None:
+        fixed = [column for column in table.columns if column.is_fixed]
+        columns = [*fixed, *changed]
+        number = {column.name: place for place, column in enumerate(columns, start=3)}
+        changes = [
+            *(f"{column.name} = ?{number[column.name]}" for column in changed),
+            f"body = ?{len(columns) + 3}",
+        ]
+        self.statement = _SQL["replace"].format(
+            table=table.name,
+            changes=", ".join(changes),
+            unchanged=" and ".join(f"{column.name} is ?{number[column.name]}" for column in fixed),
+        )
+        self._table = table
+        self._values = getter(columns)
+        self._times = [place for place, column in enumerate(columns, start=2) if column.is_time]
+
+    def row(self, record: Record) -> Row:
+        row = [record.id, record.version, *self._values(record), self._table.encode(record).decode()]
+        for place in self._times:
+            at = row[place]
+            if at is not None:
+                row[place] = micros(at)
+        return row
 
 
 class _Statements:
     """The statements for one record type. A row is (id, version, columns, body), the fixed columns first."""
 
     def __init__(self, table: Table[Any]) -> None:
+        self.table = table
         names = [column.name for column in table.columns]
         number = {name: place for place, name in enumerate(("id", "version", *names, "body"), start=1)}
         fixed = [column.name for column in table.columns if column.is_fixed]
@@ -42,27 +83,32 @@ class _Statements:
             "table": table.name,
             "columns": ", ".join(names),
             "values": ", ".join(f"?{place}" for place in number.values()),
-            "changes": ", ".join(f"{name} = ?{number[name]}" for name in (*names[len(fixed) :], "body")),
             "unchanged": " and ".join(f"{name} is ?{number[name]}" for name in fixed),
         }
-        self.insert, self.replace, self.delete, self.get, self.get_many, self.all, self.number = (
-            _SQL[name].format(**words)
-            for name in ("insert", "replace", "delete", "get", "get_many", "all", "number")
+        self.insert, self.delete, self.get, self.get_many, self.all, self.number = (
+            _SQL[name].format(**words) for name in ("insert", "delete", "get", "get_many", "all", "number")
         )
-        self.table = table
         self._identifies = 2 + len(fixed)
-        self._times = [place for place, column in enumerate(table.columns, start=2) if column.is_time]
-
-    def row(self, record: Record) -> Row:
-        row = [record.id, record.version, *self.table.values(record), self.table.encode(record).decode()]
-        for place in self._times:
-            at = row[place]
-            if at is not None:
-                row[place] = micros(at)
-        return row
+        self._whole = _Replacement(table, table.columns[len(fixed) :])
+        self._parts: dict[tuple[Column, ...], _Replacement] = {}
+        self.replace, self.row = self._whole.statement, self._whole.row
 
     def identity(self, record: Record) -> Row:
         return self.row(record)[: self._identifies]
+
+    def replacement(self, record: Record, was: Record | None) -> _Replacement:
+        """The replacement for a record that was so before; None: that is not known."""
+        return self._whole if was is None else self.replacement_of(self.table.changed(record, was))
+
+    def replacement_of(self, changed: tuple[Column, ...]) -> _Replacement:
+        """The replacement for records that differ in these columns."""
+        found = self._parts.get(changed)
+        if found is None:
+            names = {column.name for column in changed}
+            is_part = names.isdisjoint(_AS_A_WHOLE.get(self.table.type, ()))
+            found = _Replacement(self.table, changed) if is_part else self._whole
+            self._parts[changed] = found
+        return found
 
 
 STATEMENTS = {of_type: _Statements(table) for of_type, table in TABLES.items()}
@@ -165,12 +211,28 @@ def _writes(tx: SqliteTx) -> Iterable[tuple[str, list[Row]]]:
         old = [record for record in records.values() if record.version > 1]
         if of_type is Schedule:
             old.sort(key=_lives)
-        if old:
-            yield statements.replace, [statements.row(record) for record in old]
+        was = tx.replaced.get(of_type, {})
+        updated = _updated(tx) if of_type is Task else {}
+        replacements: dict[str, list[Row]] = {}
+        for record in old:
+            replacement = updated.get(record.id) or statements.replacement(record, was.get(record.id))
+            replacements.setdefault(replacement.statement, []).append(replacement.row(record))
+        yield from sorted(replacements.items(), key=lambda each: each[0] != statements.replace)
         if len(old) < len(records):
             new = [statements.row(record) for record in records.values() if record.version == 1]
             inserts.append((statements.insert, new))
     yield from inserts
+
+
+def _updated(tx: SqliteTx) -> dict[str, _Replacement]:
+    """How tasks are replaced that an update has changed, by id: the columns that differ are known."""
+    statements = STATEMENTS[Task]
+    return {
+        task.id: replacement
+        for update, tasks in tx.updates
+        for replacement in [statements.replacement_of(statements.table.made_of(update.fields))]
+        for task in tasks
+    }
 
 
 def _write(db: apsw.Connection, writes: list[tuple[str, list[Row]]]) -> None:
