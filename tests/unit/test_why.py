@@ -220,10 +220,20 @@ def test_pages_name_no_setting_as_the_api_does(
     policy: OverlapPolicy, missed: MissedRunPolicy, cause: RunReason
 ) -> None:
     of = schedule(overlap_policy=policy, missed_run_policy=missed)
-    words = reason(why(of, NOON, row(**SKIPPED, reason=cause)), "report")
+    words = reason(why(of, NOON, row(**SKIPPED, reason=cause)))
     assert words.startswith("It was ")
     assert "its policy" in words
     assert "_" not in words
+
+
+@pytest.mark.parametrize(
+    ("actor", "called"), [("key:ann", "ann"), ("http:local", "this machine"), ("ann", "ann")]
+)
+def test_pages_name_people_without_how_they_came(actor: str, called: str) -> None:
+    by_hand = row(status=RunStatus.RUNNING, trigger=RunTrigger.MANUAL, actor=actor)
+    assert f"by hand by {called}, beside" in reason(why(schedule(), NOON, by_hand))
+    pause = (NOON - HOUR, None, actor, "vacation")
+    assert f"not active: {called} paused it at" in reason(why(schedule(), NOON, pauses=[pause]))
 
 
 def test_missed_because_a_later_one_was_due_as_well() -> None:

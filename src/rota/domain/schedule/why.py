@@ -55,16 +55,34 @@ _DST = {
 }
 
 
-class Why(str):
-    """The explanation. `status` is for programs; `run` is the row of the ledger that it rests on, if any."""
+class Mention(msgspec.Struct, frozen=True):
+    """A setting, or the actor of an event, that an explanation names. `words` are the words that it uses for it."""
 
+    name: str
+    value: str
+    words: str
+
+
+class Why(str):
+    """The explanation: `about` is the schedule and the time, `reason` the sentences after it. `status` is for programs;
+    `run` is the row of the ledger that it rests on, if any. `mentions` let a page name settings and people its own
+    way."""
+
+    about: str
+    reason: str
     status: str
     run: Run | None
+    mentions: Sequence[Mention]
 
-    def __new__(cls, text: str, status: str, run: Run | None = None) -> Why:
-        why = super().__new__(cls, text)
+    def __new__(
+        cls, about: str, reason: str, status: str, run: Run | None = None, mentions: Sequence[Mention] = ()
+    ) -> Why:
+        why = super().__new__(cls, f"{about}: {reason}")
+        why.about = about
+        why.reason = reason
         why.status = status
         why.run = run
+        why.mentions = mentions
         return why
 
 
@@ -146,6 +164,7 @@ class _Story:
         self.at = at
         self.now = now
         self.suspended = suspended
+        self.mentions: list[Mention] = []
 
     @property
     def occurs(self) -> bool:
@@ -188,11 +207,11 @@ class _Story:
         """How punctual it was. Offset and jitter are part of the plan, and do not count as late."""
         started = row.started_at or row.created_at
         if row.trigger is RunTrigger.MANUAL:
-            return f"It was triggered by hand{_by(row.actor)}, beside the schedule's own times"
+            return f"It was triggered by hand{self._by(row.actor)}, beside the schedule's own times"
         due = due_time(self.schedule, row.scheduled_at)
         late = started - due
         if row.trigger is RunTrigger.BACKFILL:
-            asked = f"by a backfill{_by(row.actor)}"
+            asked = f"by a backfill{self._by(row.actor)}"
             return f"It was started {length(late)} after its time, at {self._when(started)}, {asked}"
         if row.trigger is RunTrigger.CATCH_UP:
             return f"It started {length(late)} late, at {self._when(started)}, to make up for a missed time"
@@ -215,7 +234,7 @@ class _Story:
         line = self.schedule.buffered
         ahead = line.index(row.scheduled_at) if row.scheduled_at in line else 0
         others = f", behind {ahead} other{'s' * (ahead != 1)} that wait{'s' * (ahead == 1)}" if ahead else ""
-        waits = f"It waits{others}: an earlier run was still going on (overlap_policy is {self._overlap()})"
+        waits = f"It waits{others}: an earlier run was still going on {self._set('overlap_policy', self._overlap())}"
         if self.schedule.status in (ScheduleStatus.PAUSED, ScheduleStatus.DRAFT):
             return (
                 f"{waits}; the schedule is {self.schedule.status}, and what waits goes on when it is resumed."
@@ -281,7 +300,11 @@ class _Story:
         openings = self.schedule.openings
         there = openings.rolled(self.at) if self.schedule.calendars and openings.rolls else None
         policy = self.schedule.excluded_policy
-        return "" if there is None else f"; it moves to {self._when(there)} (excluded_policy is {policy})"
+        return (
+            ""
+            if there is None
+            else f"; it moves to {self._when(there)} {self._set('excluded_policy', policy)}"
+        )
 
     def _overlapped(self) -> str:
         policy, full = self._overlap(), ""
@@ -289,9 +312,7 @@ class _Story:
             full = ", and another time waited for its end already"
         elif policy is OverlapPolicy.BUFFER_ALL:
             full = f", and {MOST_BUFFERED} times waited for its end already, the most that may"
-        return (
-            f"It was skipped, because an earlier run was still going on{full} (overlap_policy is {policy})."
-        )
+        return f"It was skipped, because an earlier run was still going on{full} {self._set('overlap_policy', policy)}."
 
     def _together(self, row: Run) -> str:
         if row.until is None:
@@ -300,15 +321,17 @@ class _Story:
         return f"It was one of {row.count:,} times from {first} to {last} that were skipped"
 
     def _missed_policy(self) -> str:
-        match self.schedule.missed_run_policy:
+        given = self.schedule.missed_run_policy
+        policy = self._mention("missed_run_policy", given, f"the missed_run_policy is {given}, which")
+        match given:
             case MissedRunPolicy.SKIP:
                 grace = self._grace()
-                return f"the missed_run_policy is skip, which gives up what is late by more than {grace}"
+                return f"{policy} gives up what is late by more than {grace}"
             case MissedRunPolicy.EXECUTE_ONCE:
-                return "the missed_run_policy is execute_once, which runs only the latest of the missed times"
+                return f"{policy} runs only the latest of the missed times"
             case MissedRunPolicy.CATCH_UP:
                 window = length(self.schedule.catch_up_window)
-                return f"the missed_run_policy is catch_up, which goes back {window} and no further"
+                return f"{policy} goes back {window} and no further"
 
     def _grace(self) -> str:
         grace, is_given = grace_at(self.schedule, self.at), self.schedule.misfire_grace is not None
@@ -320,10 +343,10 @@ class _Story:
     def told_without_a_row(self, pauses: Sequence[Pause]) -> Why:
         schedule = self.schedule
         if self.at <= schedule.created_at and self.at != schedule.next_run_at:
-            created = f"created{_by(schedule.created_by)} at {self._when(schedule.created_at)}"
+            created = f"created{self._by(schedule.created_by)} at {self._when(schedule.created_at)}"
             return self._why("before_creation", f"The schedule did not exist yet: it was {created}.")
         if schedule.deleted_at is not None and self.at >= schedule.deleted_at:
-            deleted = f"deleted{_by(schedule.updated_by)} at {self._when(schedule.deleted_at)}"
+            deleted = f"deleted{self._by(schedule.updated_by)} at {self._when(schedule.deleted_at)}"
             return self._why("deleted", f"The schedule was {deleted}.")
         if schedule.end_at is not None and self.at > schedule.end_at:
             return self._why("ended", f"The schedule ended at {self._when(schedule.end_at)} (end_at).")
@@ -397,9 +420,9 @@ class _Story:
     def _paused(self, since: datetime, until: datetime | None, by: str, note: str | None) -> str:
         reason = f" ({note})" if note else ""
         if since <= self.schedule.created_at:
-            began = f"it was created at rest by {by}, at {self._when(since)}{reason}"
+            began = f"it was created at rest{self._by(by)}, at {self._when(since)}{reason}"
         else:
-            began = f"{by} paused it at {self._when(since)}{reason}"
+            began = f"{self._actor(by)} paused it at {self._when(since)}{reason}"
         if until is not None:
             return f"The schedule was not active: {began}, and it was active again from {self._when(until)}."
         hint = "resume it and it will run" if self.at > self.now else "nothing runs until it is resumed"
@@ -453,7 +476,21 @@ class _Story:
     def _why(self, status: str, text: str, run: Run | None = None) -> Why:
         note = recurrence.dst_note(self.schedule.timing, self.at) if self.occurs else None
         aside = f" {_DST[note]}" if note else ""
-        return Why(f"{self.schedule.key}, {self._when(self.at)}: {text}{aside}", status, run)
+        about = f"{self.schedule.key}, {self._when(self.at)}"
+        return Why(about, f"{text}{aside}", status, run, tuple(self.mentions))
+
+    def _mention(self, name: str, value: str, words: str) -> str:
+        self.mentions.append(Mention(name, str(value), words))
+        return words
+
+    def _set(self, name: str, value: str) -> str:
+        return self._mention(name, value, f"({name} is {value})")
+
+    def _actor(self, actor: str) -> str:
+        return self._mention("actor", actor, actor)
+
+    def _by(self, actor: str | None) -> str:
+        return f" by {self._actor(actor)}" if actor else ""
 
     def _moved(self, at: datetime) -> str:
         moved = recurrence.dst_note(self.schedule.timing, at) in ("moved", "moved before")
@@ -473,7 +510,3 @@ def _clock(at: datetime) -> str:
     if at.microsecond:
         return f"{at:%H:%M:%S.%f}".rstrip("0")
     return f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
-
-
-def _by(actor: str | None) -> str:
-    return f" by {actor}" if actor else ""

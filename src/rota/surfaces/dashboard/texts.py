@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...domain.model import MissedRunPolicy, Schedule, Task, TemplateTarget
+from ...domain.schedule.why import Why
 from .. import redaction, words
 from ..durations import relative, short
 from ..http.access import LOCAL
@@ -175,22 +176,25 @@ def told(name: str, value: Any) -> str:
 
 _KEY = "key:"
 _POLICIES = {
-    "(overlap_policy is skip)": "(its policy is one at a time)",
-    "(overlap_policy is buffer_one)": "(its policy is one at a time, while one more waits)",
-    "(overlap_policy is buffer_all)": "(its policy is one at a time, while the others wait)",
-    "(excluded_policy is next)": "(its policy is the next day that is open)",
-    "(excluded_policy is previous)": "(its policy is the last day before that is open)",
-    **{f"the missed_run_policy is {each}, which": "its policy" for each in MissedRunPolicy},
+    ("overlap_policy", "skip"): "(its policy is one at a time)",
+    ("overlap_policy", "buffer_one"): "(its policy is one at a time, while one more waits)",
+    ("overlap_policy", "buffer_all"): "(its policy is one at a time, while the others wait)",
+    ("excluded_policy", "next"): "(its policy is the next day that is open)",
+    ("excluded_policy", "previous"): "(its policy is the last day before that is open)",
+    **{("missed_run_policy", str(each)): "its policy" for each in MissedRunPolicy},
 }
-"""How `why` names a setting, for those who would look it up; and as it is called here."""
+"""Settings as pages call them; `why` calls them by their names in the API."""
 
 
-def reason(why: str, key: str) -> str:
-    """The sentences of `why`, without the schedule and the time, which stand beside them already."""
-    text = why.removeprefix(f"{key}, ").partition(": ")[2] or why
-    for setting, said in _POLICIES.items():
-        text = text.replace(setting, said)
-    return text.replace(f" by {LOCAL}", f" by {person(LOCAL)}").replace(f" by {_KEY}", " by ")
+def reason(why: Why) -> str:
+    """The sentences of `why`, without the schedule and the time, which the page shows beside them."""
+    text = why.reason
+    for each in why.mentions:
+        said = (
+            person(each.value) if each.name == "actor" else _POLICIES.get((each.name, each.value), each.words)
+        )
+        text = text.replace(each.words, said)
+    return text
 
 
 _DEEDS = {

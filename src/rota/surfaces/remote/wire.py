@@ -17,7 +17,7 @@ import msgspec
 from ...domain.checks import shown
 from ...domain.errors import Invalid
 from ...domain.model import ApiKey, RetryPolicy, Role, Run, TaskTarget, TemplateTarget, WorkflowTarget
-from ...domain.schedule.why import Why
+from ...domain.schedule.why import Mention, Why
 from ...domain.serving import Waiting, WaitReason
 from ..python.client import Page, Queue
 
@@ -73,9 +73,11 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class _Why(msgspec.Struct, frozen=True):
-    words: str
+    about: str
+    reason: str
     status: str
     run: Run | None
+    mentions: tuple[Mention, ...]
 
 
 class _Waiting(msgspec.Struct, frozen=True):
@@ -165,7 +167,7 @@ def written_answer(value: Any) -> Any:
         case (ApiKey() as key, token):
             return [written_answer(key), token]
         case Why():
-            return _Why(str(value), value.status, value.run)
+            return _Why(value.about, value.reason, value.status, value.run, tuple(value.mentions))
         case Waiting():
             return _Waiting(str(value), value.reason)
     return value
@@ -181,7 +183,7 @@ def read_answer(name: str, raw: bytes | msgspec.Raw) -> Any:
         return page
     if wanted is Why:
         why = msgspec.json.decode(raw, type=_Why)
-        return Why(why.words, why.status, why.run)
+        return Why(why.about, why.reason, why.status, why.run, why.mentions)
     if Waiting in get_args(wanted):
         waiting = msgspec.json.decode(raw, type=_Waiting | None)
         return None if waiting is None else Waiting(waiting.words, waiting.reason)

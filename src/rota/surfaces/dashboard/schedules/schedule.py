@@ -44,7 +44,7 @@ async def show(visit: Visit) -> Response:
     past = await queue.explained_runs(schedule.id, limit=PAST)
     coming = [] if is_deleted else await queue.preview(schedule.id, COMING)
     now = await queue.now()
-    shown, now_at, width = bars(schedule, past, coming if schedule.enabled else [])
+    shown, now_at, width = bars(past, coming if schedule.enabled else [])
     chosen = await _chosen(visit, schedule, past)
     ran = [each.run for each in past if each.run is not None]
     return visit.show(

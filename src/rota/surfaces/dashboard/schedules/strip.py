@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from ....domain.model import Run, RunStatus, Schedule
+from ....domain.model import Run, RunStatus
 from ....domain.schedule.why import Why
 from ....engine.queries import Occurrence
 from ...words import counted
@@ -67,9 +67,7 @@ def _summary(runs: Sequence[Run]) -> str:
     return f"last {len(runs)}: " + ", ".join(f"{number} {status}" for status, number in numbers.most_common())
 
 
-def bars(
-    schedule: Schedule, past: Sequence[Why], coming: Sequence[Occurrence]
-) -> tuple[list[StripBar], int, int]:
+def bars(past: Sequence[Why], coming: Sequence[Occurrence]) -> tuple[list[StripBar], int, int]:
     """The bars of a schedule's page, where `now` is, and how wide it all is."""
     step, height = 11, 60
     runs = [why.run for why in past if why.run is not None]
@@ -82,7 +80,7 @@ def bars(
                 at=run.scheduled_at,
                 status=status,
                 name=_name(run),
-                words=reason(why, schedule.key),
+                words=reason(why),
                 x=x,
                 path=_outline(status, x, step - 2, height, _height(run, interval, height)),
                 cut=_cut(x, step - 2, height) if run.status is RunStatus.FAILED else "",
