@@ -82,8 +82,8 @@ def _check_rate(field: str, value: object) -> str:
 
 
 def limited(limits: Limits, subject: str, limit: Limit | None, *, is_declared: bool = False) -> Limits:
-    """The limits of a tenant with this one set, or taken away. A handler that declares none takes away what a handler
-    declared; what a person set stays, also if a handler declares the same."""
+    """The limits of a tenant with this one set, or taken away. A handler that declares no limit takes away only a
+    declared one. A limit that a person set stays, also if a handler declares the same."""
     is_kept = limit is None and subject not in limits.declared
     if is_declared and (is_kept or limits.tasks.get(subject) == limit):
         return limits
@@ -335,8 +335,8 @@ def leave(task: Task, gate: Gate, now: datetime) -> Gate:
 
 
 def with_moving(gate: Gate, now: datetime) -> Gate:
-    """The gate, where it is worth it with tasks that are to move up: what was not used is a tenth of what is planned,
-    and a second at least. So a task that leaves costs ten others at most that move."""
+    """The gate, with tasks that are to move up if that is worth it: if the unused moments make up a tenth of the
+    planned time, and at least a second. So a task that leaves makes ten others move at most."""
     if gate.moving is not None or not gate.unused or gate.limit.rate is None:
         return gate
     wasted = gate.unused * _spacing(gate.limit.rate)[0]

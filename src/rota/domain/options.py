@@ -5,8 +5,7 @@ The Python calls take these shapes as they stand (`**options: Unpack[SubmitOptio
 The checks of the domain, the bodies of the HTTP API, the options of the command line and the tables of the reference
 are made from them. A field without an `Option` has a form of its own on each surface.
 
-Where the value None is accepted by an `Option` that is `clearable`, it takes away what was there; elsewhere it means
-that nothing is given.
+None takes the stored value away if the `Option` is `clearable`. Elsewhere None means that nothing is given.
 """
 
 from __future__ import annotations
@@ -530,7 +529,7 @@ def check_names(shape: type, given: Iterable[str], what: str = "option") -> None
 
 
 def instead_of(name: str, accepted: Iterable[str]) -> str:
-    """The advice to whoever gave a name that is none of these."""
+    """The advice for a name that is not accepted."""
     known = sorted(accepted)
     meant = get_close_matches(name, known, n=1, cutoff=SLIP)
     return f"did you mean {meant[0]}?" if meant else f"accepted are {', '.join(known)}"

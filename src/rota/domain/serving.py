@@ -77,7 +77,8 @@ def seen_by(nodes: Iterable[NodeState], tenant: str) -> list[NodeState]:
 
 
 def as_told_to(tenant: str, nodes: Iterable[NodeState]) -> list[NodeState]:
-    """The nodes, without what those of all tenants run: others' tasks are among it."""
+    """The nodes as a tenant may see them. A node of all tenants does not show what it runs: tasks of others are among
+    it."""
     return [node if node.tenant == tenant else replace(node, running=None) for node in nodes]
 
 

@@ -128,8 +128,8 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tries(msgspec.Struct, frozen=True, kw_only=True):
-    """Tries that ended together. `number` is the place of the first in the order of answers, `known` are those of the
-    steps that were tried before, as the worker knows them."""
+    """Tries that ended together. `number` is the place of the first try in the order of answers. `known` has the steps
+    that were tried before, as the worker knows them."""
 
     results: tuple[Tried, ...] = ()
     number: int = 0
@@ -246,9 +246,9 @@ def start_child(task: Task, step: Step, asked: Submission, now: datetime, limits
 def answer(
     waits: Sequence[Step], unread: Sequence[Signal], number: int, now: datetime
 ) -> tuple[list[Step], Signal | None]:
-    """Waits, answered if what they wait for is there, in the order in which it came; and the signal that was taken. A
-    signal is taken only by the first of all: code that waits for whichever comes first gives the others up, and who
-    looks again with the next wait finds the signal still there."""
+    """The waits, some of them answered now, in the order in which the answers came; and the signal that was taken. Only
+    the first answer of all may take a signal. Code that waits for the first of several gives up the others, and its
+    next wait must still find a signal that came later."""
     found = [_answered(step, unread, now) for step in waits]
     order = sorted(
         (each for each in found if each[0].is_over and each[0].number is None),

@@ -28,8 +28,8 @@ class Role(StrEnum):
 
 class Limits(Value, frozen=True, kw_only=True):
     """The limits of one tenant. `pending_tasks`: None is no limit; to count costs time on every submission. `tasks` has
-    the limits of its tasks by what they limit ("kind:mail", "queue:mail"); `declared` are those of them that
-    handlers have."""
+    the limits of its tasks by what they limit ("kind:mail", "queue:mail"); `declared` names the ones that handlers
+    declare."""
 
     schedules: int = 10_000
     pending_tasks: int | None = None

@@ -229,8 +229,8 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
 
     `gates` are the limits that it has to pass, by the ids of their gates, and `passed` is how many it has passed.
     `line` is the gate in whose line it waits, since `available_at`. A rate gives it a time, `available_at`; it has to
-    start by `slot_until`, or ask for another. `asks_late`: whoever submitted it could not give it its gates; it gets
-    them when a worker would start it."""
+    start by `slot_until`, or ask for another. `asks_late`: it was submitted without its gates, and gets them when a
+    worker would start it."""
 
     is_workflow: bool = False
     command: Command | None = None

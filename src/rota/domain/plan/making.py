@@ -1,13 +1,12 @@
-"""Plans: what happens if a store is made to say what is declared. `make(declared, stored, at)` is pure.
+"""Plans: the changes that bring a store to a declaration. `make(declared, stored, at)` is pure.
 
 What is declared is whole: an option that is left out has its default, except the status. A plan is computed anew where
-it is applied, and holds if it says the same (`Plan.token`). All that depends on the moment (where an interval counts
-from, the ids of what is new) counts from `at`, the time of the plan, so that the times that it announces are those that
-come.
+it is applied, and holds if it says the same (`Plan.token`). A plan has one time, `at`: intervals count from it, and new
+ids follow from it. So the times that a plan announces are the times that come.
 
 An option that someone changed by hand since the last apply is *kept* and reported, unless `force` is given: `applied`
-in a record has a digest of each option as it was applied. What was applied once and is declared no more is *removed*:
-with `prune` it is paused, and else only reported.
+in a record has a digest of each option as it was applied. A record that was applied once and is declared no more is
+*removed*: `prune` pauses it, else it is only reported.
 """
 
 from __future__ import annotations

@@ -304,7 +304,8 @@ class DaySet:
         return self.reduced().following(low, low + CYCLE_DAYS - 1) is not None
 
     def reduced(self) -> DaySet:
-        """A set whose every calendar cycle holds what this one holds in some cycle or other."""
+        """A set that is the same in every calendar cycle. It holds a day of the cycle if this set holds it in some
+        cycle."""
         reduced = DaySet(
             self._mask_of,
             self._months,

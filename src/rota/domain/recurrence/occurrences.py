@@ -41,9 +41,9 @@ _SHORTEST: Final = timedelta(seconds=1)
 
 
 class Compiled(NamedTuple):
-    """`whole` tells whether a tick is a second or a microsecond. `readings` are the wall-clock times that the
-    timing names, where it names any: None for elapsed time and for cron lines that keep their rhythm. `gap` is what
-    becomes of those that do not exist."""
+    """`whole` tells whether a tick is a second or a microsecond. `readings` are the wall-clock times that the timing
+    names, where it names any: None for elapsed time and for cron lines that keep their rhythm. `gap` says what becomes
+    of a reading that does not exist."""
 
     ticks: Ticks
     whole: bool

@@ -478,7 +478,7 @@ _Sorted = tuple[tuple[Fire, ...], tuple[Fire, ...], tuple[Skip, ...]]
 
 
 def _without_overlap(schedule: Schedule, wanted: tuple[Fire, ...], live: Sequence[Task]) -> _Sorted:
-    """(those that fire, those that wait, those skipped for overlap)"""
+    """The times that fire, the times that wait, and the times that are skipped for overlap."""
     waiting = tuple(Fire(at, has_waited=True) for at in schedule.buffered)
     if schedule.overlap_policy in _BUFFERING:
         return _lined_up(schedule, waiting, wanted, live)
@@ -490,7 +490,7 @@ def _without_overlap(schedule: Schedule, wanted: tuple[Fire, ...], live: Sequenc
 def _lined_up(
     schedule: Schedule, waiting: tuple[Fire, ...], wanted: tuple[Fire, ...], live: Sequence[Task]
 ) -> _Sorted:
-    """One after the other: nothing overtakes what waits, and what waits is never sent away."""
+    """Times fire one after the other. No time overtakes one that waits, and a time that waits is never skipped."""
     one = schedule.overlap_policy is OverlapPolicy.BUFFER_ONE and not _catches_up(schedule)
     line = (*waiting, *(fire for fire in wanted if fire.scheduled_at not in schedule.buffered))
     fires = () if live else line[:1]
@@ -508,7 +508,8 @@ def _replaces(schedule: Schedule) -> bool:
 
 
 def _within(room: int | None, fires: tuple[Fire, ...], line: tuple[Fire, ...]) -> _Sorted:
-    """(those that fire, those that wait, those that there is no room for). What has waited took its room before."""
+    """The times that fire, the times that wait, and the times for which there is no room. A time that has waited took
+    its room before."""
     new = [fire for fire in (*fires, *line) if not fire.has_waited]
     if room is None or len(new) <= room:
         return fires, line, ()

@@ -253,8 +253,8 @@ def create(
     limits: Limits,
     calendars: tuple[Covered, ...] = (),
 ) -> Schedule:
-    """A checked schedule, its next time computed. `fields` are the optional fields of the record by name; `calendars`
-    what those that they name cover."""
+    """A checked schedule, its next time computed. `fields` are the optional fields of the record by name. `calendars`
+    has the days and windows of the calendars that the fields name."""
     values = _checked(fields)
     if values.get("status") is ScheduleStatus.COMPLETED:
         raise Invalid("status", "a new schedule cannot be completed", "accepted are draft, active and paused")

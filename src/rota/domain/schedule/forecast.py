@@ -107,8 +107,8 @@ class _JitteredTime(NamedTuple):
 
 class _AlikeSchedules(msgspec.Struct):
     """Schedules that fire alike, one of which is `like`, from `low` to before `high`. With `every` (in microseconds)
-    their times are arithmetic. `minutes` are those in which they fire, if these are few. A busy minute asks every group
-    whether it is in it, and most answer from `minutes`: that halves a forecast of rules that all differ."""
+    their times are arithmetic. `minutes` are the minutes in which they fire, if these are few. A busy minute asks every
+    group whether it is in it, and most answer from `minutes`: that halves a forecast of rules that all differ."""
 
     like: Schedule
     low: datetime

@@ -141,8 +141,8 @@ def _has_another_input(asked: Submission, than: Submission) -> bool:
 
 
 def with_gates(task: Task, limits: Limits, now: datetime) -> Task:
-    """The task with the gates that it has to pass. If they do not begin with those that it knows, it asks at all of
-    them anew: tasks that pass the same gates in another order could wait for each other for ever."""
+    """The task with the gates that it has to pass. New gates may come after the ones that it has. In any other case it
+    asks at all of them anew: tasks that pass the same gates in different orders could wait for each other for ever."""
     gates = tuple(gate.id for gate in gates_of(task, limits, now))
     if gates == task.gates and not task.asks_late:
         return task

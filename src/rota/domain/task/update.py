@@ -21,9 +21,9 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     """A change that is the same for every task of a batch, as a value. So a store can apply it in one statement to all
     tasks that a query finds or a work names, and knows no rule.
 
-    `set` has the new values of fields, `add` what is added to numbers, `fill` the values of fields that are None, by
-    the kind of the task, and `by_id` those that differ from task to task (None where an id is missing). The history
-    gets one line more: the last that the fields imply (see `whole_history`); if that is a completion, by `actor`."""
+    Each part names fields. `set` has their new values. `add` has numbers to add. `fill` has values by the kind of the
+    task, for fields that are None. `by_id` has values by the id of the task; a missing id means None. The history gets
+    one more line: the last that the fields imply (see `whole_history`). If that is a completion, it is by `actor`."""
 
     set: Mapping[str, Any]
     add: Mapping[str, int] = MappingProxyType({})

@@ -239,11 +239,10 @@ class Until(msgspec.Struct, frozen=True):
 class Counted:
     """The first `limit` members of `inner`, which begins at `start`.
 
-    A count is a bound in disguise: the last member that counts. It is found when a question first reaches
-    beyond it; until then a mark remembers how many had been counted where. The first few members are walked
-    through, which settles small counts and sparse rules; from there on the stretches that are counted become
-    longer and longer, so that what lies far beyond the last member is not counted in vain. Nothing is counted
-    before `sure`, by when there cannot have been so many.
+    A count bounds the rule: there is a last member. It is looked for when a question first reaches beyond the members
+    that were counted so far. The first few members are walked through, which is enough for small counts and sparse
+    rules. From there on the stretches that are counted become longer and longer, so that little beyond the last member
+    is counted in vain. Nothing is counted before `sure`: by then there cannot have been so many.
     """
 
     __slots__ = ("_end", "_inner", "_limit", "_mark", "_start", "_sure")
