@@ -175,7 +175,8 @@ def notices_of(record: Task | Step | Run | Event) -> Iterator[Notice]:
 
 
 def _step_order(step: Step) -> tuple[Any, ...]:
-    """Behind the claim, before what follows; at the same time, what ended before what waits."""
+    """Steps come behind the claim and before the next change of the task. Of the same time, ended steps come before
+    waiting ones."""
     return (step.updated_at, 0, step.task_id, 2, 3, not step.is_over, step.number or 0)
 
 

@@ -3,10 +3,10 @@
 **Looking at it.** To show an exception runs its code (`__str__`, its notes), which may raise or even exit: `name_of`,
 `text_of` and `traceback_of` never do. `isinstance` runs its code too (`__class__`): `is_a` does not.
 
-**Tasks of a handler.** asyncio lets SystemExit and KeyboardInterrupt of any task out of the event loop. A handler's own
-are caught where it is called; those of the tasks that it starts (`asyncio.gather(…)`) are caught here, by a task
-factory that wraps what is started inside a handler and nothing else. There they become an ordinary error, which reaches
-the handler. So does an exception that asyncio cannot look at without running its code.
+**Tasks of a handler.** asyncio lets SystemExit and KeyboardInterrupt of any task out of the event loop. Those that a
+handler raises itself are caught where it is called. A handler may also start tasks (`asyncio.gather(…)`): a task
+factory wraps each of these, and no others, and turns such an exception into an ordinary error, which reaches the
+handler. The same happens to an exception that asyncio cannot look at without running its code.
 
 **Callbacks of a handler.** asyncio logs what a callback raises. If that cannot be shown, the error of showing it would
 end the event loop: while a worker runs, the loop's exception handler contains it."""
@@ -95,7 +95,8 @@ async def _contained(coro: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _runs_code(error: BaseException) -> bool:
-    """Whether its class, or one that it inherits from, replaces what others read of every exception."""
+    """Whether the class of the error, or a base of it, has code of its own for the attributes that everyone reads of an
+    exception."""
     classes = type.__dict__["__mro__"].__get__(type(error))
     own = classes[: classes.index(BaseException)]
     return any(not READ_BY_OTHERS.isdisjoint(type.__dict__["__dict__"].__get__(cls)) for cls in own)

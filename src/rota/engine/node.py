@@ -494,8 +494,9 @@ class Worker(Node):
             ).run()
 
     async def _drain(self) -> None:
-        """Let handlers end by themselves, then ask what still runs to stop, then hand back what does not. For that, the
-        store has as long again as the handlers had: what it has not taken by then is run again elsewhere."""
+        """Let handlers end by themselves, then ask the others to stop, then hand back the tasks of those that do not.
+        The store gets as much time for that as the handlers had. A task that it has not taken back by then is run again
+        elsewhere."""
         self.tasks.accepting = False
         left = timedelta(seconds=max(0.0, self._patient_until - self.queue.clock.monotonic()))
         settling = asyncio.create_task(self._settle_all(), name="rota-settling")

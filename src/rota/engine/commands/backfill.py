@@ -128,7 +128,7 @@ class Fillings(msgspec.Struct, frozen=True):
         )
 
     def _left_over(self, schedule: Schedule, starts: Sequence[datetime], now: datetime) -> list[Run]:
-        """The rest of stretches that were skipped, of which some times start now."""
+        """Rows for the parts of skipped stretches that are left beside the times that start now."""
         rest: list[Run] = []
         for row in self._stretches.get(schedule.id, ()):
             taken = [at for at in starts if row.until is not None and row.scheduled_at <= at <= row.until]

@@ -1,8 +1,9 @@
 """Schedules that come after others: who follows whom, and who is told of an end.
 
-A follower names those that it comes after by their keys. Each of those has the follower's id (`Schedule.followers`), so
-the commit that ends a run finds whom to tell without a search, and marks its tasks (`Task.awaited`), so only the end of
-such a task costs a look. A change of a schedule keeps both sides in step, in the same commit.
+A follower names its causes, the schedules that it comes after, by their keys. Each cause has the ids of its followers
+(`Schedule.followers`), so the commit that ends a run finds them without a search. Each cause marks its tasks
+(`Task.awaited`), so only the end of such a task costs a look. A change of a schedule keeps both sides in step, in the
+same commit.
 
 Cycles are refused. Everything on the way up is written, so two commits that would close a cycle together collide.
 """
@@ -74,7 +75,8 @@ class Chains:
         return False
 
     async def _relink(self, old: Schedule | None, new: Schedule) -> set[str]:
-        """Tell those that it comes after now, and those that it does not come after any more. The ids of the former."""
+        """Tell its causes that it follows them, and its former causes that it does not any more. The answer: the ids of
+        its causes."""
         before, now = after.upstream_of(old), after.upstream_of(new)
         for key in before:
             upstream = None if key in now else await self._named(key)

@@ -25,10 +25,10 @@ from .shared import LIVE_AT_MOST, audit
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """All that follows from the end of tasks, whatever its reason: their runs say how they ended, schedules pause if
-    they are to, times that wait begin, schedules that come after them are told, a workflow gets the answer of its
-    child, the children of a workflow do not outlive it, and the gates of limits let in the next. All of it is read
-    before anything is written, and written with the tasks."""
+    """All that follows from the end of tasks, whatever its reason. Their runs say how they ended. Schedules pause if
+    they are to. Buffered times start. Schedules that follow are told. A workflow gets the answer of its child, and
+    children end with their workflow. Gates let in the next task. All of it is read before the first write, and written
+    with the tasks."""
 
     _runs: dict[str, Run]
     _schedules: Sequence[_Following]
@@ -88,7 +88,7 @@ class Ending(msgspec.Struct, frozen=True):
         return self._gates.admitted.get(new.id, new)
 
     def tell(self, tx: Tx, schedule: Schedule) -> Schedule:
-        """A schedule that the caller writes, told of the ends of those that it comes after."""
+        """Tell a schedule, which the caller writes, that runs of its causes have ended."""
         return self._told.tell(schedule, tx.now)
 
     def _put_one(self, tx: Tx, task: Task, was: Task | None) -> Task:

@@ -78,9 +78,9 @@ class Gates:
     async def of(
         cls, tx: Tx, tasks: Iterable[Task], completing: Sequence[Task] = (), *, again: Sequence[Task] = ()
     ) -> Gates:
-        """`tasks` are as they will be written, `completing` are others as they are, which the caller completes. Of
-        those that end or wait again, the lines that move up are read; of those of `again` that wait, the limits, which
-        may have changed since they began."""
+        """Read the gates of these tasks. `tasks` are as they will be written; `completing` are others, as they are
+        stored, which the caller completes. Where a task ends or waits again, the line that moves up is read, too. The
+        limits of the tasks in `again` are read, since they may have changed since these tasks began."""
         limits = await _limits_of(tx, again)
         others = [task for task in tasks if task.gates]
         asking = [*others, *completing]
@@ -146,7 +146,8 @@ class Gates:
         return task
 
     def _without_gate(self, task: Task, id: str) -> Task:
-        """The limit was taken away. If it is set again, this task is not among those that it counts."""
+        """The task without a gate whose limit was taken away. If the limit is set again, it does not count this
+        task."""
         task = replace(task, gates=tuple(other for other in task.gates if other != id))
         return self._again(task) if task.passed == len(task.gates) else task
 
@@ -169,9 +170,9 @@ class Gates:
                 self._now[each.id] = each
 
     def settle(self, tasks: Sequence[Task], woken: dict[str, Task] | None = None) -> list[Task]:
-        """The tasks, of which some have ended or wait again, after they have left their gates. Those in line come
-        first; then those ask anew that are due already. `woken` are others that change in this commit: those that are
-        let in are written here, and taken from it."""
+        """The tasks after they have left their gates: some have ended, others wait again. First the lines move up. Then
+        the tasks that wait again ask anew, if they are due. `woken` are other tasks that change in this commit: one
+        that is let in is written here, and taken out of `woken`."""
         moved = self.leave(tasks, woken)
         settled = [self._asks_again(task) if task.status is TaskStatus.PENDING else task for task in moved]
         self.admitted = {task.id: self.admit(task) for task in self._expected}
@@ -200,8 +201,8 @@ class Gates:
         return moved
 
     def take_back(self, task: Task) -> Task:
-        """A task that waits gives its place back where more are inside than may be, and those that it has behind that
-        gate. `leave` lets others have these."""
+        """Take a waiting task back into the line of the first gate with more tasks inside than its limit allows. It
+        also gives back its places at later gates, and `leave` gives these to others."""
         passed = task.gates[: task.passed]
         full = next((id for id in passed if id in self._now and gate.is_overfull(self._now[id])), None)
         if full is None:
@@ -218,7 +219,7 @@ class Gates:
             self._now[id] = gate.recounted(self._now[id], self._at)
 
     def _move_planned(self, id: str, woken: dict[str, Task]) -> None:
-        """Tasks that wait for their moments get sooner ones, if many left before theirs. Those that are let in
+        """Give sooner moments to tasks that wait for theirs, if many tasks left before them. Tasks that are let in
         afterwards come behind them."""
         planned, moving = self._planned[id], gate.with_moving(self._now[id], self._at)
         if moving.moving is None:
@@ -312,7 +313,7 @@ async def _ahead(tx: Tx, queues: Mapping[str, Gate], lines: dict[str, Line]) -> 
 
 
 async def _planned(tx: Tx, stored: Mapping[str, Gate], leaving: Sequence[Task] = ()) -> dict[str, Planned]:
-    """The tasks that wait for moments of these gates, where they move up after those that leave."""
+    """The tasks that wait for moments of these gates, if the moments of leaving tasks are given to them."""
     left = dict(stored)
     for task in leaving:
         for id in task.gates[: task.passed]:

@@ -25,9 +25,9 @@ NO_LIMIT = Limit()
 def limit_tasks(
     tenant: str, limits: Mapping[str, Limit | None], actor: str, *, are_declared: bool = False
 ) -> Work[dict[str, int]]:
-    """Set these limits, by what they limit, and take away those that are None. All limits under which what waits has to
-    be planned anew, each with the version that it was changed in: whoever began that earlier may have died.
-    `are_declared`: handlers have them."""
+    """Set these limits, by what they limit; None takes a limit away. `are_declared`: handlers have them. The answer:
+    every limit whose waiting tasks have to be planned anew, each with the version that changed it. Limits of earlier
+    calls are among them, since a process may have died before it planned."""
 
     async def work(tx: Tx) -> dict[str, int]:
         known = await tx.get(Tenant, tenant)
@@ -46,7 +46,7 @@ def limit_tasks(
 
 
 def limit_planned(tenant: str, subject: str, number: int) -> Work[None]:
-    """What waits is planned anew, unless the limit has been changed since."""
+    """Note that the waiting tasks of a limit have been planned anew, unless the limit was changed since."""
 
     async def work(tx: Tx) -> None:
         record = await tx.get(Tenant, tenant)
@@ -58,9 +58,9 @@ def limit_planned(tenant: str, subject: str, number: int) -> Work[None]:
 
 
 def gate_waiting(tenant: str, subject: str, after: Cursor | None, page: int) -> Work[Cursor | None]:
-    """Tasks that were submitted before the limit was set get its gate: they ask when a worker would start them. Those
-    that have passed another that comes after it leave that. Where more have passed than may, the newest go back into
-    the line; those that have passed without a moment ask for one."""
+    """Give a limit's gate to tasks that were submitted before the limit was set. They ask there when a worker would
+    start them. A task that has passed a later gate leaves that one. If more tasks have passed than the limit allows,
+    the newest go back into the line. A task that has passed without a moment asks for one."""
     what, _, name = subject.partition(":")
 
     async def work(tx: Tx) -> Cursor | None:
@@ -101,7 +101,7 @@ def _places(task: Task) -> tuple[int, str | None]:
 
 
 async def _in_overfull(tx: Tx, tasks: Sequence[Task]) -> list[Task]:
-    """Those that have passed a gate inside of which are more than may be."""
+    """The tasks that have passed a gate with more tasks inside than its limit allows."""
     passed = {id for task in tasks for id in task.gates[: task.passed]}
     gates = await tx.get_many(Gate, passed) if passed else {}
     return [

@@ -3,8 +3,9 @@
 A living schedule's key is its own. To take the key of one that has completed is to retire it, which is a delete: its
 ledger can still be read.
 
-A schedule keeps what its calendars cover: a change of one brings the schedules that name it up to date, in the same
-transaction. A work that names one locks it until then, so that no schedule keeps what it covered before."""
+A schedule keeps a copy of the days and windows of its calendars. A change of a calendar brings the schedules that name
+it up to date, in the same transaction. A work that gives a schedule a calendar locks the calendar, so that no schedule
+keeps an old copy."""
 
 from __future__ import annotations
 
@@ -128,8 +129,8 @@ async def _created(tx: Tx, tenant: str, made: Declared, limits: Limits, actor: s
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule that a program wants: its key, how to create it under the id given, and, as in `edit_schedule`, what
-    to change of one that is there."""
+    """A schedule that a program wants: its key, how to create it under a given id, and how to change the stored one, as
+    in `edit_schedule`."""
 
     id: str
     key: str
@@ -299,8 +300,8 @@ async def edit_schedule(
     actor: str,
     version: int | None = None,
 ) -> Schedule:
-    """Change some fields: those that `changes`, which is pure, names when it is shown the schedule as it is. With
-    `version`, only if nobody else changed it since."""
+    """Change some fields. `changes` is a pure function: it is given the stored schedule and answers with the new
+    values. With `version`, the change is made only if the schedule still has that version."""
     limits = await limits_of(tx, tenant)
     old = await find_schedule(tx, tenant, key)
     check_version("schedule", key, old.version, version)

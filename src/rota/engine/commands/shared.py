@@ -242,8 +242,8 @@ class Starter(msgspec.Struct, frozen=True):
 
 
 async def sets_named(tx: Tx, tenant: str, names: Iterable[str]) -> tuple[Covered, ...]:
-    """The days and windows that the calendars of these names cover. A name that is no calendar is left out. Who changes
-    one of them meanwhile waits, and finds what is written here."""
+    """The days and windows that the calendars of these names cover. A name that is no calendar is left out. The
+    calendars are locked: a work that changes one waits, and then finds the records that this work writes."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return ()
@@ -290,8 +290,8 @@ def audit(
     *,
     act: str = "",
 ) -> None:
-    """One line of the subject's history. Its id follows from the version that it makes, or from `act`, the id of what
-    was done, if that makes none: repeating is harmless."""
+    """One line of the subject's history. Its id follows from the new version of the subject, or from `act`, an id of
+    the deed, if there is no new version. So it is harmless to repeat."""
     subject = after or before
     assert subject is not None
     what, facts = _FACTS[type(subject)]

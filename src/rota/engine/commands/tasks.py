@@ -187,8 +187,8 @@ async def _claimed(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
 
 
 async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
-    """If some have to ask, more are read than there are slots for: those that a limit turns away must not hold up who
-    is behind them, one claim after the other."""
+    """Claim tasks of which some have to ask at gates. More tasks are read than there are free slots: those that a limit
+    turns away must not hold up the tasks behind them."""
     query = _ready(ask, tuple(sorted(ask.kinds)), tx.now)
     ready = await tx.find(query, ask.limit, lock=True)
     have_to_ask = [task for task in ready if _has_to_ask(task, ask, tx.now)]
@@ -321,9 +321,9 @@ def _completed(
     runs: Mapping[str, Run],
     worker_id: str,
 ) -> dict[str, Task]:
-    """Complete the tasks that nothing follows from but how their runs ended and who is let in, with one update for all
-    of them, and one for those that have gates. (A task that is run on PostgreSQL takes 31 instead of 37 to 44 µs
-    of processor time here.)"""
+    """Complete tasks with one update for all of them, and one for those that have gates. This is for tasks whose end
+    changes nothing but their runs and their gates. (A task that is run on PostgreSQL takes 31 instead of 37 to 44 µs of
+    processor time here.)"""
     outputs = {
         result.task.id: result.outcome.output
         for result in results

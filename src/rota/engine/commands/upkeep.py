@@ -132,8 +132,8 @@ async def forget_old(tx: Tx, retention: Retention, limit: int) -> int:
 
 
 async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:
-    """Ended tasks, with what they left, and with the steps and signals of those that are workflows. If that is more
-    than fits into one work, a part of it goes first: a task goes with the last of its parts."""
+    """Ended tasks with their artifacts, steps and signals. If these are too many for one work, some of them go first: a
+    task goes with the last of them."""
     tasks = await tx.find(FinishedTasks(before=before), limit)
     if not tasks:
         return []

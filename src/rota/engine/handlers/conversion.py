@@ -80,8 +80,8 @@ class Decoder:
         return found
 
     def _is_right(self, value: Any) -> bool:
-        """Whether the value need not be looked into: a model has checked itself, and what has a subclass of the type is
-        of the type, though JSON may tell them apart (a bool is an int, a datetime is a date)."""
+        """Whether the value is right without a look inside. A model has checked itself. A value of a subclass is of the
+        type, though JSON may tell them apart (a bool is an int, a datetime is a date)."""
         if type(value) is self.hint:
             return _is_model(self.hint)
         return isinstance(self.hint, type) and not is_typeddict(self.hint) and isinstance(value, self.hint)

@@ -1,8 +1,8 @@
-"""A decorated function is still that function, and a task that can be submitted with its arguments, checked and typed;
-what comes back is a handle to its result.
+"""A decorated function can be called as before, and submitted as a task. Its arguments are checked and typed. A
+submission gives a handle to the result.
 
-It is submitted to the queue that it was bound to (`queue.bind(function)`), else to that of the handler that is running,
-else to the one that its app is connected to.
+It is submitted to the first of these queues that there is: the one that it was bound to (`queue.bind(function)`), the
+one of the running handler, the one that its app is connected to.
 """
 
 from __future__ import annotations

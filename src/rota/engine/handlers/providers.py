@@ -1,9 +1,9 @@
 """What an app offers to handlers by type: `app.provide(Database, connect)`.
 
-A factory is a function, an async function or a class. It runs on the event loop. If what it gives is an async context
-manager, or was made by `contextlib.contextmanager`, that is entered, and left at the end. What is made lives as long as
-the worker, and is made when first asked for; or as long as one attempt at a task. A factory may itself ask for what is
-injected, and for what was provided before it.
+A factory is a function, an async function or a class. It runs on the event loop. It may give an async context manager,
+or one made by `contextlib.contextmanager`: that is entered, and left at the end. Its value is made when it is first
+asked for, and lives as long as the worker; or it is made for each attempt at a task. The parameters of a factory are
+filled by type, too, also with values that were provided before it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def provider(
 
 
 class Resources:
-    """The things that one worker has made of those that its app provides."""
+    """The values that one worker has made with the factories of its app."""
 
     def __init__(self, provided: Mapping[type, Provider]) -> None:
         self._provided = provided

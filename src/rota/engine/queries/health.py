@@ -48,8 +48,8 @@ LOOKED_AT = 5000
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """Who is there, and who is missed. `unhandled` has a sentence for each kind that has pending tasks and that no live
-    worker handles, with their number. `silent_scheduler` is the last scheduler of a store that has none alive and has
-    schedules that need one, if it has not said that it stopped. `open_rules` are those of the alarms that are open."""
+    worker handles, with their number. `silent_scheduler` is the last scheduler of a store whose schedules need one and
+    have none alive; None, if it said that it stopped. `open_rules` are the rules of the open alarms."""
 
     alive: Sequence[NodeState]
     silent: Sequence[NodeState]

@@ -176,7 +176,7 @@ def _version(event: Event) -> int:
 
 @as_work
 async def upcoming(tx: Tx, tenant: str, key: str, n: int) -> list[Occurrence]:
-    """The next times of a schedule. One that is not active has those that it would have if it were resumed now."""
+    """The next times of a schedule. If it is not active: its next times if it were resumed now."""
     return next_times(await find_schedule(tx, tenant, key), tx.now, n)
 
 

@@ -26,8 +26,8 @@ EVERY = 1_000_000
 
 
 class RunTree(msgspec.Struct, frozen=True, kw_only=True):
-    """A task, its steps in the order in which its code got the answers, and by the id of the step those that it
-    started. A task that is no workflow has no steps."""
+    """A task, its steps in the order in which its code got the answers, and its children by the id of the step that
+    started them. A task that is no workflow has no steps."""
 
     task: Task
     steps: Sequence[Step] = ()

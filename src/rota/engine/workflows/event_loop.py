@@ -8,9 +8,9 @@ do not exist here, and say so.
 The loop has no selector and no `while` of its own. It is run from a callback of the worker's loop.
 
 **Branches.** The tasks of asyncio are branches. A branch forks another when it creates its task, and goes on after it
-only if it waited for nothing of its own meanwhile: then it waited for that branch. Two calls in branches of which
-neither goes on after the other may come in one order today, and in another after a crash, when what both waited for is
-long there.
+only if it waited for nothing of its own meanwhile: then it waited for that branch. Two branches are independent if
+neither goes on after the other. Their calls may come in one order today, and in another after a crash: by then, the
+answers that both waited for are there already.
 """
 
 from __future__ import annotations
