@@ -16,7 +16,7 @@ _WIDTH = 80
 _BAR = 39
 _NAMED = 5
 Clock = Callable[[datetime], datetime]
-"""A time as whoever reads it knows it."""
+"""Turns a time into the same time on the reader's clock."""
 
 
 class SpanAnswer(Answer, frozen=True, kw_only=True):

@@ -40,8 +40,8 @@ Updates = list[tuple[Update, list[Task]]]
 
 
 class Writes(NamedTuple):
-    """Records that are deleted and put. Some of those that are put have `replaced` others, which are as they were;
-    `updates` have made some, and can be sent instead of them."""
+    """Records that are deleted and put. `replaced` has the old records of some puts. `updates` made some of the puts,
+    and can be sent instead of them."""
 
     deletes: Records
     puts: Records

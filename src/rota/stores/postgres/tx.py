@@ -311,8 +311,9 @@ class PostgresTx(BufferedTx):
         return number if at_most is None else min(number, at_most)
 
     async def _number_of_open_schedules(self, query: OpenSchedules, is_locked: bool) -> int:
-        """The number that the database keeps, and those that it has not seen yet. The works of a group that add
-        schedules ask for it once: that saves a third of the statements of 32 that are created at once."""
+        """The number that the database keeps, plus the schedules of this group that are not flushed yet. The works of a
+        group that add schedules ask for it once: that saves a third of the statements of 32 that are created at
+        once."""
         new = self._pending_writes.new_schedules()
         if new is None:
             await self._pending_writes.flush()

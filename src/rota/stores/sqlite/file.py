@@ -11,8 +11,8 @@ here, and the rest are the commits of others. A process that has committed opens
 (SQLite has no locks on that one), so that a `FileWatch` of another process hears of the commit when it can be seen.
 
 A file that was deleted, moved or replaced while it is open can still be written, and nobody would find what was
-written. So each commit and each read compares what is at the path, and at those of its -wal and -shm, with what was
-there when it was opened (a few microseconds). While it is open, SQLite keeps all three.
+written. So each commit and each read looks whether the path, and the paths of its -wal and -shm, still lead to the
+files that were opened (a few microseconds). While it is open, SQLite keeps all three.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class SqliteFile:
         return [_identity(path) for path in self._opened]
 
     def gone(self) -> Unavailable | None:
-        """The error, if the file or what belongs to it is no longer what was opened."""
+        """The error, if the path of the file, its -wal or its -shm leads to another file by now, or to none."""
         for path, identity in self._opened.items():
             if _identity(path) != identity:
                 return Unavailable(

@@ -1,5 +1,5 @@
-"""Apps on the command line: those that are named, as `module:app`, and those of the current folder, which `rota` alone
-proposes to run."""
+"""Apps on the command line. An app is named as `module:app`. `rota` alone looks for apps in the current folder and
+proposes to run them."""
 
 from __future__ import annotations
 

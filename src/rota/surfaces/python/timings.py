@@ -157,7 +157,7 @@ def _cron(line: str, zone: str | None) -> Cron:
 
 
 def _several(chosen: Mapping[str, Any], begin: datetime) -> Several:
-    """Each with what was said for all of them, where it says nothing itself."""
+    """Several timings. A field that was given for all of them holds for each that does not give it itself."""
     parts = options_of(TimingOptions)["timings"].check("timings", chosen["timings"])
     zone = chosen.get("timezone")
     common = {name: chosen[name] for name in _CHOICES if chosen.get(name) is not None}

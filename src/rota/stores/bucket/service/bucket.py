@@ -102,8 +102,8 @@ class Requests:
             yield from ((found["path"], ListedObject(found["size"], found["e_tag"])) for found in chunk)
 
     def remove_unfinished(self, before: datetime) -> None:
-        """Remove what processes that died before this time have left of objects, where that is found by no list. A
-        service keeps no half of an object."""
+        """Remove half-written objects of processes that died before this time. Only a folder has such files; no list
+        finds them."""
 
     def date(self) -> datetime | None:
         """The service's clock, in whole seconds. None means that it has no clock of its own."""

@@ -67,8 +67,8 @@ async def show(visit: Visit) -> Response:
 
 
 async def _found(visit: Visit, known: Overview | None) -> tuple[Page[Schedule], str, int | None]:
-    """The schedules that the query asks for, what they are, in words, and among how many of the first they were looked
-    for, if not among all."""
+    """The schedules that the query asks for; in words, which these are; and how many schedules were looked through, if
+    not all."""
     state, sort = visit.asked("state"), visit.asked("sort") or "newest"
     if sort not in SORTS:
         raise Invalid("sort", f"{sort!r:.60} is not known", f"accepted are {', '.join(SORTS)}")

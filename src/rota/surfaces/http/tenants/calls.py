@@ -94,7 +94,7 @@ def _check_reach(queue: Acting, name: str, given: Given) -> None:
 
 
 async def _check_served(request: Request, queue: Acting, name: str, given: Given) -> None:
-    """Refuse what the routes of this server refuse beside what the queue does."""
+    """Refuse calls that the routes of this server refuse, though the queue would take them."""
     service = of(request)
     match name:
         case "submit":
