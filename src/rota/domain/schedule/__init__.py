@@ -1,9 +1,9 @@
 """Schedules: what a due time becomes. Begin with `decision`: what a tick decides, and which times count as missed;
-`alike` decides once for many. `definition` is what people do to a schedule, `backfill` what it runs of the past,
-`after` what the end of a run is to the schedules that come after it, `run` the rows of its ledger. `calendars` are
-what it leaves out (`calendar_options`: what can be said of one). `expected` has the times to come, and which of them
-vanish when it changes; `why` explains one time, `forecast` counts them all, `spread` takes the peaks out. `watching`
-says when its alarms are looked at."""
+`alike` decides once for many. `definition` has what people do to a schedule. `backfill` runs times of the past. `after`
+is for schedules that follow the runs of others. `run` makes the rows of the ledger. `calendars` leave days out
+(`calendar_options`: the fields of one). `expected` has the times to come, and which of them vanish when a schedule
+changes. `why` explains one time, `forecast` counts the coming ones, `spread` takes the peaks out. `watching` says when
+the alarms of a schedule are looked at."""
 
 from .decision import (
     MOST_BUFFERED,

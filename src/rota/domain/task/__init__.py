@@ -1,6 +1,6 @@
-"""Tasks, from submission to archive. Begin with `life`: what happens to a task, and what it becomes by that. How a task
-is asked for is in `submission`; what of its history need not be stored, in `shortening`; how many
-change alike, in `update`."""
+"""Tasks, from submission to archive. Begin with `life`, which has the changes of a task's state. `submission` checks
+what is asked for and makes the task. `shortening` leaves out of a history the lines that need not be stored. `update`
+is one change for many tasks."""
 
 from .life import (
     DEFAULT_MAX_RETRIES,

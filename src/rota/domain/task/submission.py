@@ -1,4 +1,4 @@
-"""Submissions: what someone asks for, what of it is accepted, and how it becomes a task."""
+"""Submissions: a request for a task is checked, and becomes the task."""
 
 from __future__ import annotations
 
