@@ -72,9 +72,9 @@ _NONE = timedelta(0)
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a schedule when it is looked at. `runs` are its latest rows, latest first; `live` its pending
-    and running tasks; `tasks` those of its rows that say `running`, by id; `last_success` the end of its last run that
-    succeeded, if that is known; `failed` those that failed since then, if they may be behind the latest rows; `kept`
-    how long rows are kept at least."""
+    and running tasks; `tasks` are the tasks of its rows that say `running`, by id; `last_success` the end of its last
+    run that succeeded, if that is known; `failed` those that failed since then, if they may be behind the latest rows;
+    `kept` how long rows are kept at least."""
 
     schedule: Schedule
     rules: AlarmRules
@@ -170,8 +170,8 @@ def merged(
     mark: object,
     now: datetime,
 ) -> list[Alarm]:
-    """The alarms that change: those that began and those that are over. `subject` is its type, id and name; ids follow
-    from `mark`, so that two nodes that find the same raise the same alarm."""
+    """The alarms that change: some begin, some are over. `subject` is the type, the id and the name of the thing in
+    trouble. Ids follow from `mark`, so that two nodes that find the same trouble raise the same alarm."""
     type, id, name = subject
     open_rules = {alarm.rule for alarm in known}
     began = [

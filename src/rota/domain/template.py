@@ -81,8 +81,8 @@ def overlaid(template: Template, input: object, field: str = "input") -> dict[st
 
 
 def known_target(found: Template | None, target: TemplateTarget, old: Target | None) -> Target:
-    """The target with the id of the template that it names; refused if there is none, if it is disabled (unless the
-    schedule had it before), or if its parameters would not be what it asks for."""
+    """The target with the id of the template that it names. Refused if there is no such template, if it is disabled
+    (unless the schedule had it before), or if the parameters do not fit its schema."""
     name = target.template_id
     if found is None:
         raise Invalid("template_id", f"there is no template {name!r}", "create it first")

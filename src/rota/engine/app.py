@@ -53,8 +53,8 @@ _TIMINGS = ("cron", "interval", "run_at", "rrule", "rule", "timings", "after")
 _OF_SUBMISSION = names_of(SubmitManyOptions) & names_of(HandlerOptions) - set(_OF_HANDLER)
 _WHEN = names_of(TimingOptions)
 _OF_WORKFLOW: Mapping[type, Getter] = {Task: attrgetter("task")}
-"""The values that parameters of a workflow get by their type, beside those that are provided. A queue or a context
-might tell it something else each time that its code runs."""
+"""Parameters of a workflow that are filled by their type, beside provided ones. A queue or a context is not among them:
+it could answer differently each time the code runs."""
 _GIVE_A_TIMING = "give one of cron, interval, run_at, rrule, rule, timings and after with it"
 
 

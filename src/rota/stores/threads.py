@@ -42,7 +42,7 @@ class Threads:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether anyone still waits for what the one thread does now. The thread itself may ask."""
+        """Whether anyone still waits for the call that the thread runs now. The thread itself may ask."""
         current = self._current
         return current is None or not current.answer.done()
 

@@ -12,8 +12,8 @@ from .shared import Record
 class NodeState(Record, frozen=True, kw_only=True, tag_field="record", tag="node.1"):
     """A process that runs roles, as it says of itself every `heartbeat`. `id` is the `worker_id` of the tasks that it
     takes; `tenant` is whose tasks it takes, `*`: those of every tenant; `queues` are those that it serves, None: all.
-    `running` counts by kind what it ran when it was seen last; None: that is not told. `workflows` are those of its
-    kinds that are workflows, with the oldest and the newest version of a run that it goes on with."""
+    `running` counts by kind what it ran when it was seen last; None: that is not told. `workflows` has the kinds that
+    are workflows, each with the oldest and the newest version of a run that the node can continue."""
 
     host: str
     pid: int

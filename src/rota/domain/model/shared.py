@@ -57,8 +57,8 @@ def to_the_second(at: datetime) -> str:
 def aware(at: datetime) -> datetime:
     """The same instant in UTC. A naive one is the local time of the process.
 
-    `fold` decides what is not unique (PEP 495). By default a local time that exists twice is the first of the
-    two, and one that does not exist is as long after the gap as it claims to be into it (02:30 is 03:30).
+    `fold` chooses between two instants of one local time (PEP 495); by default the first. A local time that does not
+    exist is moved on by the length of the gap (02:30 is 03:30).
     """
     if at.tzinfo is UTC:
         return at

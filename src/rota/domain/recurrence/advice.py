@@ -28,8 +28,9 @@ _MANY: Final = 1_000
 
 
 class ClockChange(msgspec.Struct, frozen=True):
-    """A coming change of the clocks that touches a timing: at `at` they go `forward` or `back`, `reading` is the first
-    local time of the timing that is left out or comes twice, and `runs` are the moments at which it runs for it."""
+    """A coming change of the clocks that touches a timing: at `at` they go `forward` or `back`. `reading` is the first
+    local time of the timing that does not exist or comes twice. `runs` are the moments at which the timing fires for
+    it."""
 
     at: datetime
     direction: str

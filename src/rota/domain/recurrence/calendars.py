@@ -155,7 +155,7 @@ class Openings(NamedTuple):
 
     @property
     def nominal(self) -> Openings:
-        """The times of the timing within its bounds, those that calendars take away among them."""
+        """The times of the timing within its bounds, with the times that calendars take away."""
         return Openings(self.timing, (), (), self.timezone, self.start_at, self.end_at)
 
     def next_after(self, after: datetime) -> datetime | None:

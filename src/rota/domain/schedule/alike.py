@@ -39,9 +39,9 @@ _own = attrgetter(*_OWN)
 
 
 def decide_alike(schedule: Schedule, like: Schedule, decided: Decision) -> Decision | None:
-    """The decision about a schedule, given what `decide` has `decided` about another at the same time, where neither
-    has live tasks and their tenant may start any number. None: it has to be asked, since they are not alike, or nothing
-    of the other fires."""
+    """The decision about a schedule, made from the one that `decide` has `decided` about another at the same time.
+    Neither may have live tasks, and their tenant may start any number. None: `decide` has to be asked, since they are
+    not alike, or no time of the other fires."""
     if not decided.fires or schedule.max_runs is not None or schedule.most_put_off:
         return None
     own = dict(zip(_OWN, _own(schedule), strict=True))

@@ -89,9 +89,9 @@ class Skip(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The outcome of a tick for one schedule: how it is afterwards, what happens to each due time, and the last of them
-    (`until`). `buffers` wait from now on; `awaits` are the live tasks that they wait for. `cancels` are those to end:
-    by force, or with the consent of their handlers."""
+    """The outcome of a tick for one schedule: the schedule afterwards, what happens to each due time, and the last due
+    time (`until`). `buffers` wait from now on; `awaits` are the live tasks that they wait for. `cancels` are those to
+    end: by force, or with the consent of their handlers."""
 
     schedule: Schedule
     fires: tuple[Fire, ...] = ()

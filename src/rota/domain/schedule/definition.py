@@ -390,8 +390,8 @@ def as_facts(schedule: Schedule) -> dict[str, Any]:
 
 
 def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes that bring a schedule back to an earlier version of it, as the audit shows that. Its name, whether it
-    is paused and what it has run are no part of them."""
+    """The changes that bring a schedule back to an earlier version of it, as the audit shows that. Its name, its state
+    and its past runs are no part of them."""
     earlier = msgspec.convert(facts, Schedule)
     put_back = [name for name in FIELDS if name in Schedule.__struct_fields__ and name != "status"]
     return {name: getattr(earlier, name) for name in (*put_back, "timing", "target")}

@@ -91,7 +91,7 @@ def spread_out(at: datetime, over: timedelta, loads: Sequence[int], schedules: i
 
 
 def moves(movers: Iterable[Mover], loads: Sequence[int]) -> list[Moved]:
-    """The schedules that move, of those that may, and where to."""
+    """The schedules that move, out of the movable ones, and their new offsets."""
     able = sorted(movers, key=lambda each: each.key)
     left, shares = iter(able), _shares([loads[0] - len(able), *loads[1:]], len(able))
     spread = (

@@ -105,9 +105,8 @@ def explain(
     waiting: str | None = None,
     linked: Sequence[Linked] = (),
 ) -> Why:
-    """The explanation of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`. `waiting`:
-    what the task that was started waits for, or what one that is to come would. `linked`: causes, nearest first, and
-    effects."""
+    """The explanation of `at`, as far as it can be known at `now`. `suspended`: the tenant is, at `now`. `waiting`: why
+    the task of the row waits; without a row, why a task would wait. `linked`: causes, nearest first, and effects."""
     if row is not None and row.until is None:
         story = _Story(schedule, row.scheduled_at, now, waiting=waiting, linked=linked)
         return story.told_by(row)

@@ -139,8 +139,8 @@ def _put(tx: Tx, new: Alarm) -> Alarm:
 
 class FleetLook(msgspec.Struct, frozen=True, kw_only=True):
     """What a look at the fleet found: the alarms that began or are over, and whether all is well. `teller` is the node
-    that tells a monitor outside: the first by id of those that have its address and whose heartbeat is not late. None:
-    there is no such node, so every node that looks tells it."""
+    that tells a monitor outside: the first by id among the nodes that have the monitor's address and a heartbeat that
+    is not late. None: there is no such node, so every node that looks tells it."""
 
     alarms: list[Alarm]
     is_well: bool

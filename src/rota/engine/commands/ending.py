@@ -127,7 +127,7 @@ async def _following(
     written: Collection[str],
     failed: Sequence[Run],
 ) -> tuple[list[_Following], Told]:
-    """The schedules that change: those whose own runs have ended, and those that come after them. `failed` are rows
+    """The schedules that change: schedules whose runs have ended, and schedules that follow these. `failed` are rows
     that have ended without a task."""
     concerned = {task.schedule_id for task in tasks if task.schedule_id and _concerns_schedule(task)}
     concerned |= {row.schedule_id for row in failed}

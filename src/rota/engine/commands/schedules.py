@@ -472,8 +472,8 @@ async def edit_calendar(
 
 
 async def _govern(tx: Tx, calendar: Calendar, actor: str) -> None:
-    """Plan the schedules that name this calendar by what it covers now. What was due and is not fired is recorded, as
-    after any change."""
+    """Plan the schedules that name this calendar by its present days and windows. What was due and is not fired is
+    recorded, as after any change."""
     mine = await _naming(tx, calendar, deleted=True)
     known = await sets_named(
         tx, calendar.tenant, [name for each in mine for name in (*each.exclude, *each.only)]

@@ -456,7 +456,7 @@ async def _cancel(tx: Tx, live: Sequence[Task], actor: str, reason: str) -> list
 
 
 async def _write_ended(tx: Tx, tasks: Sequence[Task], actor: str) -> list[Task]:
-    """Write tasks, with all that follows from those that have ended."""
+    """Write tasks, and all that follows from the end of some of them."""
     related = await Ending.of(tx, tasks, actor)
     return related.put(tx, tasks)
 

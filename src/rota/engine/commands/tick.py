@@ -173,8 +173,8 @@ class _Firing(msgspec.Struct, frozen=True):
     def _starts(
         self, decision: Decision, ids: Mapping[datetime, str], known: Mapping[str, Run]
     ) -> list[tuple[Run, Task | None]]:
-        """The runs that start. One that has waited has its row, which knows what triggered it. `ids` are those of the
-        rows, by time."""
+        """The runs that start. A time that has waited has a row already, and its trigger is kept. `ids` are those of
+        the rows, by time."""
         starts = []
         for number, fire in enumerate(decision.fires, 1):
             id, at, after = ids[fire.scheduled_at], fire.scheduled_at, len(decision.fires) - number

@@ -146,8 +146,8 @@ async def _ended_tasks(tx: Tx, before: datetime, limit: int) -> list[Record]:
 
 
 async def _completed_schedules(tx: Tx, before: datetime, limit: int) -> tuple[list[Run], list[Schedule]]:
-    """Rows of ledgers, up to `limit`, and the schedules of which no row is left then. One whose last task still runs is
-    kept, and so is one that others come after: it may be activated again."""
+    """Rows of ledgers, up to `limit`, and the schedules that have no row left after these are removed. One whose last
+    task still runs is kept, and so is one that others come after: it may be activated again."""
     found = await tx.find(OldSchedules(before=before), limit)
     ids = tuple(schedule.id for schedule in found)
     live = await tx.find(LiveTasks(schedule_ids=ids), LIVE_AT_MOST) if found else []

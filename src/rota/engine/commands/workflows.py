@@ -1,4 +1,4 @@
-"""Works on workflows: what their code did, what it waits for, and what is sent to it."""
+"""Works on workflows: record steps and waits, park, wake up, send signals."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def record_steps(held: Task, tries: Tries, delivered: Sequence[Step]) -> Work[Re
 async def wait_or_park(
     tx: Tx, held: Task, waits: Sequence[Wait], number: int, delivered: Sequence[Step], parting: Parting | None
 ) -> Waited:
-    """Record what a workflow waits for, and answer what is there already. If nothing is, and it is to part: give the
-    task back until something comes."""
+    """Record the waits of a workflow, and answer those that can be answered already. If none can, and `parting` is
+    given, park the task until an answer comes."""
     task = await _held(tx, held)
     stored = await tx.get_many(Step, [workflow.step_id(task, wait.key) for wait in waits])
     unread: list[Signal] = []

@@ -78,9 +78,9 @@ _STRETCHES = (_HOUR, timedelta(minutes=5), timedelta(seconds=20), timedelta(seco
 
 class Hour(msgspec.Struct, frozen=True, kw_only=True):
     """An hour of the last day. `created` is how many tasks it brought; if they are more than 500, it follows from how
-    many came in a part of it (`is_estimate`). `late` is how long after their times those of schedules began, the one in
-    the middle; `waited` how long its tasks waited for a worker, on average: both of its latest 20 tasks; None, if none
-    of them had begun."""
+    many came in a part of it (`is_estimate`). The other two are about its latest 20 tasks; None, if none of them had
+    begun. `late` is the median of how long after their times scheduled ones began. `waited` is how long they waited for
+    a worker, on average."""
 
     begins: datetime
     created: int

@@ -238,7 +238,8 @@ async def why(tx: Tx, tenant: str, key: str, at: datetime) -> Why:
 
 
 async def _waiting(tx: Tx, schedule: Schedule, row: Run | None) -> str | None:
-    """Why the task of this row waits. Without a row: that nobody handles what the schedule would start, if so."""
+    """Why the task of this row waits. Without a row: a sentence if no worker handles the kind that the schedule
+    starts."""
     if row is not None:
         task = None if row.target_id is None else await tx.get(Task, row.target_id)
         return None if task is None else await wait_of(tx, task)

@@ -105,7 +105,7 @@ class Scheduler:
         return tick
 
     async def _tick_now(self) -> Tick:
-        """Reported at once: what it fired is told before what a worker then starts."""
+        """Reported at once: its observations come before those of a worker that starts the tasks."""
         work = fire_due(BATCH, jumped=self.jumped)
         options = CommitOptions(may_be_stale=True, lane="scheduler" if self._is_behind else None)
         tick = await self._store.transact(work, options)

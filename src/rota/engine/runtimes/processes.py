@@ -96,7 +96,7 @@ class Processes:
     async def call(
         self, function: Callable[..., Any], memory_limit: int | None, args: Any, kwargs: Any
     ) -> Any:
-        """Call the function in a process: what it returns, or what it raises."""
+        """Call the function in a process. Its result is returned, and its exception raised."""
         if sys.platform == "win32":
             raise PermanentError(
                 "handlers in processes need process groups: run this worker on Linux or macOS"

@@ -153,16 +153,16 @@ for _name in (
 
 
 class CodeBranch(msgspec.Struct, eq=False):
-    """A task of asyncio: who forked it, and at which moments it was born, was done, and waited for an answer itself."""
+    """A task of asyncio: who forked it, and at which moments it began, was done, and waited for an answer itself."""
 
     forked_by: CodeBranch | None
-    born: int
+    began: int
     done: int | None = None
     waits: list[int] = []
 
     def waited_during(self, other: CodeBranch) -> bool:
         assert other.done is not None
-        return bisect(self.waits, other.born) < bisect(self.waits, other.done)
+        return bisect(self.waits, other.began) < bisect(self.waits, other.done)
 
     def lineage(self) -> Iterator[CodeBranch]:
         """Itself, who forked it, and so on up to the code of the workflow."""
@@ -205,4 +205,4 @@ class Branches:
             if joined.done is None or fork.waited_during(joined):
                 return False
             answered = joined.done
-        return fork is here or ours[ours.index(fork) - 1].born > answered
+        return fork is here or ours[ours.index(fork) - 1].began > answered

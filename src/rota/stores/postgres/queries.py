@@ -95,8 +95,8 @@ class Statements:
         return self._updates[fields]
 
     def update_of_tasks(self, update: Update) -> tuple[Statement, Statement]:
-        """The statement that applies such an update to tasks that are named, and the one that is a whole commit. Their
-        values are those of `values_of_update` and `values_of_updated`."""
+        """Two statements that apply such an update to named tasks: a plain one, and one that is a whole commit. Their
+        values come from `values_of_update` and `values_of_updated`."""
         fields = (*update.set, *update.add, *update.fill, *update.by_id, update.actor is None)
         if fields not in self._updates_of_tasks:
             words = {
@@ -164,8 +164,8 @@ def values_of_update(update: Update) -> dict[str, Any]:
 
 
 def values_of_updated(update: Update, tasks: Sequence[Task]) -> dict[str, Any]:
-    """The parameters that say which tasks are updated, and what each has for itself. They are as the update made
-    them."""
+    """The parameters for an update of named tasks: their ids and versions, and the values by id. `tasks` are as the
+    update made them."""
     values: dict[str, Any] = {
         "ids": [task.id for task in tasks],
         "versions": [task.version - 1 for task in tasks],

@@ -90,7 +90,8 @@ class Caller(NamedTuple):
             raise Problem(403, "role_needed", sentence)
 
     def check_all_tenants(self, what: str, otherwise: str = "") -> None:
-        """Refuse what is about all tenants to those who may act in one. `otherwise`: what else they could do."""
+        """Refuse a request about all tenants if the caller may act in one only. `otherwise`: what else they could
+        do."""
         if not self.is_of_all_tenants:
             sentence = f"{what} about all tenants; use a key made with --tenant '*'{otherwise}"
             raise Problem(403, "role_needed", sentence)

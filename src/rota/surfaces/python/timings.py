@@ -221,7 +221,7 @@ def _with_choices(timing: Timing, chosen: Mapping[str, Any]) -> Timing:
 
 
 def _fitted(timing: Simple, common: Mapping[str, Any]) -> Simple:
-    """The timing with those of the common choices that it has a use for."""
+    """The timing with the common choices that apply to it."""
     fitting = {name: value for name, value in common.items() if name in timing.__struct_fields__}
     chosen = _with_choices(timing, fitting)
     assert not isinstance(chosen, Several | After)

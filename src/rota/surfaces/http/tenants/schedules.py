@@ -351,7 +351,8 @@ def _begins_with_zone(given: Body) -> bool:
 
 
 def _choices(given: Body, *, keep: bool) -> dict[str, Any]:
-    """The choices for days and daylight saving. A body that replaces the schedule clears those that it leaves out."""
+    """The choices for days and daylight saving. A choice that the body leaves out is cleared, if the body replaces the
+    schedule."""
     names = [name for name in ("day_match", "dst_gap", "dst_fold") if name in type(given).model_fields]
     found = {name: getattr(given, name) for name in names}
     return {name: value for name, value in found.items() if value is not None or not keep}
