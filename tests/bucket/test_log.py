@@ -127,7 +127,7 @@ async def test_a_look_amid_a_commit_does_not_miss_what_others_write_after_it() -
     await one.open()
     await two.open()
     loop, committer = asyncio.get_running_loop(), one.opened.committer
-    committed, looks = committer._committed, []
+    committed, looks = committer.on_commit, []
 
     def looked_at(commit: Committed) -> None:
         """In the writer thread: the entry has been applied, and its callers are yet to be told."""
@@ -137,10 +137,10 @@ async def test_a_look_amid_a_commit_does_not_miss_what_others_write_after_it() -
         one.opened.log.catch_up()
         looks.append(one.opened.look(HOUR))
 
-    committer._committed = looked_at
+    committer.on_commit = looked_at
     await put(one, schedule("s"))
     assert looks == [True]
-    committer._committed = committed
+    committer.on_commit = committed
     await one.close()
     await two.close()
 

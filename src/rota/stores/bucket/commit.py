@@ -55,13 +55,13 @@ class _Draft(NamedTuple):
 
 
 class Committer:
-    """`committed` is called with every commit, in the writer thread."""
+    """`on_commit` is called with every commit, in the writer thread."""
 
-    def __init__(self, log: Log, committed: Callable[[Committed], None]) -> None:
+    def __init__(self, log: Log, on_commit: Callable[[Committed], None]) -> None:
         self._log = log
         self._replica = log.replica
         self._time = log.time
-        self._committed = committed
+        self.on_commit = on_commit
 
     def commit(self, jobs: list[Job[Any]]) -> None:
         """Answer every job."""
@@ -159,5 +159,5 @@ class Committer:
                 gone = [(type(record), record.id) for record in draft.deletes]
                 self._replica.apply(header.number, draft.puts, gone, draft.leave, draft.segment)
         self._log.contention.won()
-        self._committed(Committed(header.number, draft.puts, draft.deletes))
+        self.on_commit(Committed(header.number, draft.puts, draft.deletes))
         return True
