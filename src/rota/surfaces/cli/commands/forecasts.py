@@ -58,8 +58,8 @@ def forecast(session: Session, start: datetime | None, end: datetime | None, by:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def spread(session: Session, at: datetime | None, over: timedelta | None, dry_run: bool, yes: bool) -> None:
     """Spread the schedules that fire in one minute, the busiest of the next 24 hours unless one is named, over a while.
-    Each gets an offset, so that all minutes of the while become equally busy. Left alone are those that have an offset
-    or a jitter, and those that fire again within the while."""
+    Each gets an offset, so that all minutes of the while become equally busy. A schedule that has an offset or a jitter
+    is left alone, and one that fires again within the while."""
     from ... import forecasts
 
     if not dry_run:

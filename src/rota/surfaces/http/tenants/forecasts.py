@@ -31,8 +31,8 @@ async def forecast(
 @router.post("/spread", **documented(200, forecasts.SpreadAnswer))
 async def spread(queue: Admin, body: schemas.SpreadBody) -> Response:
     """Spread the schedules that fire in one minute over a while, by an offset for each.
-    Those that have one or a jitter stay, and those that fire again within the while. With the `token` of a dry run,
-    exactly that happens, or nothing."""
+    A schedule that has an offset or a jitter stays, and one that fires again within the while. With the `token` of a
+    dry run, exactly its changes are made, or none."""
     over = None if body.over_seconds is None else timedelta(seconds=body.over_seconds)
     found = await queue.spread(body.at, over, token=body.token, dry_run=body.dry_run)
     return answer(forecasts.spread_answer(found))

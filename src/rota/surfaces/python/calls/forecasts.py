@@ -44,11 +44,11 @@ class ForecastCalls(Calls):
         token: str | None = None,
         dry_run: bool = False,
     ) -> Spread:
-        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while, by
-        giving each an `offset`, so that all minutes of the while become equally busy: over the least while that takes
-        the peak to a quarter, unless `over` says how long. Left alone are those that have an offset or a jitter, and
-        those that fire again within the while. With `dry_run` nothing happens; with the `token` of what that showed,
-        exactly that happens, or nothing."""
+        """Spread the schedules that fire in the minute of `at` (the busiest of the next 24 hours) over a while: each
+        gets an `offset`, so that all minutes of the while become equally busy. `over` is how long the while is; by
+        default, the shortest that takes the peak to a quarter. A schedule that has an offset or a jitter is left alone,
+        and one that fires again within the while. With `dry_run` nothing is changed. With the `token` of a dry run,
+        exactly its changes are made, or none."""
         wanted = None if over is None else check_over(check_duration("over", over))
         if at is None:
             busiest = (await self.forecast()).busiest
