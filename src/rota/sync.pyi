@@ -569,7 +569,7 @@ class Queue:
         with False: only those that were set by calls."""
     def declare_limits(self, app: App) -> None:
         """Set the limits that the handlers of an app have, as a worker does when it starts. A limit that was declared
-        for a kind is taken away if its handler has none here."""
+        for a kind is taken away if its handler has none here. A change of a limit that was interrupted is ended."""
     def alarms(
         self,
         *,

@@ -166,7 +166,7 @@ async def test_a_limit_binds_what_was_let_in_and_has_not_started(
     await check_empty(world)
 
 
-@pytest.mark.parametrize("by", ["call", "worker"])
+@pytest.mark.parametrize("by", ["call", "worker", "worker without limits"])
 @pytest.mark.parametrize("calls", range(1, 6))
 @on_any_store
 async def test_a_change_of_a_limit_that_was_interrupted_is_ended_by_the_next(
@@ -175,7 +175,8 @@ async def test_a_change_of_a_limit_that_was_interrupted_is_ended_by_the_next(
     """Whoever changes it dies after each of its commits."""
     monkeypatch.setattr(serving, "PAGE", 4)
     marks = Marks(world, seconds=1)
-    world.app.task("work", limit=rota.Limit(concurrency=1))(marks.handle)
+    limit = None if by == "worker without limits" else rota.Limit(concurrency=1)
+    world.app.task("work", limit=limit)(marks.handle)
     await world.queue.limit_queue("default", concurrency=9)
     await world.queue.limit_kind("work", concurrency=6)
     tasks = await world.queue.submit_many([("work", {"customer": 1})] * 10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from ...domain.errors import NotFound
@@ -111,6 +113,14 @@ async def task_limits(tx: Tx, tenant: str, *, declared: bool | None = None) -> d
         for subject, limit in limits.tasks.items()
         if declared is None or (subject in limits.declared) is declared
     }
+
+
+@as_work
+async def has_limits_to_set(tx: Tx, tenant: str, declared: Mapping[str, Limit | None]) -> bool:
+    """Whether a worker with these handlers has to write: most do not, and start also while others hold a lock."""
+    record = await tx.get(Tenant, tenant) or Tenant(id=tenant, tenant=tenant, created_at=tx.now)
+    known = record.limits.declared
+    return bool(record.unplanned) or any(limit or subject in known for subject, limit in declared.items())
 
 
 @as_work

@@ -101,10 +101,9 @@ class ServingCalls(Calls):
 
     async def declare_limits(self, app: App) -> None:
         """Set the limits that the handlers of an app have, as a worker does when it starts. A limit that was declared
-        for a kind is taken away if its handler has none here."""
-        known = await self.task_limits(declared=True)
-        limits = {subject: limit for subject, limit in app.limits().items() if limit or subject in known}
-        if limits:
+        for a kind is taken away if its handler has none here. A change of a limit that was interrupted is ended."""
+        limits = app.limits()
+        if await self.store.read(queries.has_limits_to_set(self.tenant, limits)):
             await self._set_limits(limits, are_declared=True)
 
     def _patience(self) -> float | None:
