@@ -276,6 +276,54 @@ async def test_many_move_up_in_several_commits(world: World, monkeypatch: pytest
     await check_empty(world)
 
 
+@pytest.mark.parametrize("seconds", [40, 400])
+async def test_many_move_up_in_their_order_while_handlers_take_long(
+    world: World, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """Only a task that ends moves others up. Those that move late get no moments that are over."""
+    monkeypatch.setattr(commands, "MOVED_AT_ONCE", 20)
+    begun: dict[int, datetime] = {}
+
+    @world.app.task("work", limit=rota.Limit(rate="60/m"))
+    async def work(number: int) -> None:
+        begun[number] = world.clock.now()
+        await asyncio.sleep(seconds)
+
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"number": n}) for n in range(300)])
+    async with world.running(concurrency=300):
+        await world.at(2.5 * SECOND)
+        await world.queue.cancel_many([task.id for task in tasks[5:200]])
+        await all_done(world, tasks)
+    assert [*begun] == [*range(5), *range(200, 300)]
+    times = [*begun.values()]
+    assert times[24] - START < 26 * SECOND, "20 have moved up in the commit that noticed it"
+    assert min(later - at for at, later in zip(times, times[60:], strict=False)) >= MINUTE
+    await check_empty(world)
+
+
+async def test_moments_that_are_over_are_given_to_nobody(world: World) -> None:
+    """A few are not used, which is no tenth of what is planned until most have begun."""
+    begun: dict[int, datetime] = {}
+
+    @world.app.task("work", limit=rota.Limit(rate="60/m"))
+    async def work(number: int) -> None:
+        begun[number] = world.clock.now()
+
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", {"number": n}) for n in range(200)])
+    async with world.running():
+        await world.at(2.5 * SECOND)
+        await world.queue.cancel_many([task.id for task in tasks[10:20]])
+        await world.at(112.5 * SECOND)
+        await world.queue.cancel(tasks[-1].id)
+        await all_done(world, tasks)
+    assert [*begun] == [*range(10), *range(20, 199)]
+    times = [*begun.values()]
+    assert min(later - at for at, later in zip(times, times[60:], strict=False)) >= MINUTE
+    await check_empty(world)
+
+
 @pytest.mark.parametrize("by", ["call", "worker"])
 @pytest.mark.parametrize("calls", range(1, 7))
 @on_any_store

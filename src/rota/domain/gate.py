@@ -339,10 +339,11 @@ def with_moving(gate: Gate, now: datetime) -> Gate:
     planned time, and at least a second. So a task that leaves makes ten others move at most."""
     if gate.moving is not None or not gate.unused or gate.limit.rate is None:
         return gate
-    wasted = gate.unused * _spacing(gate.limit.rate)[0]
-    first, next_at = gate.unused_at, gate.next_at
+    apart, first, next_at = _spacing(gate.limit.rate)[0], gate.unused_at, gate.next_at
+    wasted = gate.unused * apart
     if wasted < _LONGEST_GRACE or first is None or next_at is None or 10 * wasted < next_at - now:
         return gate
+    first = first if first > now else now + apart
     first = max(first, gate.others_at or first)
     return replace(gate, unused=0, unused_at=None, moving=Moving(after=first - MICROSECOND, to=first))
 
@@ -366,7 +367,10 @@ def move(task: Task, gate: Gate, now: datetime, *, is_bound: bool) -> tuple[Task
         free = task if is_bound else replace(task, available_at=now, slot_until=None)
         return free, replace(gate, moving=replace(moving, after=old))
     apart, grace = _spacing(gate.limit.rate)
-    at = old if moving.to is None or is_bound else min(old, moving.to)
+    to = moving.to
+    if to is not None and to + grace < now:  # meanwhile others may have started, at the moments that they had
+        to = now + apart
+    at = old if to is None or is_bound else min(old, to)
     then = at + apart
     starts = task.passed == len(task.gates)
     moving = Moving(

@@ -324,8 +324,9 @@ async def _planned(tx: Tx, stored: Mapping[str, Gate], leaving: Sequence[Task] =
         moving = gate.with_moving(left[id], tx.now).moving
         if moving is not None:
             query = PlannedTasks(gate=id, after=max(moving.after, tx.now))
-            tasks = await tx.find(query, MOVED_AT_ONCE)
-            found[id] = Planned(tasks, len(tasks) < MOVED_AT_ONCE, await _bound(tx, tasks))
+            most = MOVED_AT_ONCE + len(leaving)  # some of those found leave
+            tasks = await tx.find(query, most)
+            found[id] = Planned(tasks, len(tasks) < most, await _bound(tx, tasks))
     return found
 
 
