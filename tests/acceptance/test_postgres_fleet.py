@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
@@ -787,9 +788,23 @@ async def test_a_pooler_of_which_the_address_says_nothing(server: Server) -> Non
 
 
 async def _used(url: str) -> None:
+    """Calls in any order: two connections that prepare the same statements one after the other give them the same
+    names, and then nobody would notice."""
+    chance = Random(1)
     async with rota.connect(url) as queue:
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            lambda: queue.submit("a"),
+            queue.list,
+            queue.list_schedules,
+            queue.count,
+            queue.list_queues,
+            queue.list_calendars,
+            queue.list_templates,
+            lambda: queue.list(queue="mail"),
+            lambda: queue.count(status="pending"),
+        ]
         for _ in range(100):
-            await asyncio.gather(queue.submit("a"), queue.list(), queue.list_schedules(), queue.count())
+            await asyncio.gather(*(call() for call in chance.sample(calls, 4)))
 
 
 async def test_behind_pgbouncer(server: Server) -> None:
