@@ -323,9 +323,8 @@ def leave(task: Task, gate: Gate, now: datetime) -> Gate:
     at, moving = task.available_at, gate.moving
     if gate.limit.rate is None or task.planned_by != gate.id or at <= now:
         return gate
-    if (
-        task.slot_until != at + _spacing(gate.limit.rate)[1]
-    ):  # another time than the moment: it is tried again then
+    is_moment = task.slot_until == at + _spacing(gate.limit.rate)[1]  # else it is the time of a retry
+    if not is_moment:
         return gate
     if moving is not None and at > moving.after:
         return gate  # those behind it will move up
