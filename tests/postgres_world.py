@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from postgres_server import new_database
@@ -70,6 +70,9 @@ class PostgresInVirtualTime(Store):
         finally:
             if written:
                 self._waiters.changed(written)
+
+    async def wait_for_writers(self, at_most: timedelta) -> bool:
+        return await self._call(lambda: self._store.wait_for_writers(at_most))
 
     async def read(self, work: Work[T], /) -> T:
         return await self._call(lambda: self._store.read(work))

@@ -21,6 +21,10 @@ the alias of another template. So is a put that changes a *fixed* column of `cod
 a task, and others that never change. The store raises `Conflict` inside, and runs the work again from the start, with
 fresh reads. After a few runs `Conflict` reaches the caller.
 
+**Tenants hold.** A tenant that a work has read, or looked for and not found, is the same when the work's writes are
+made; if not, that is a conflict. So no task is written under limits that were changed before. Other records that a work
+reads and does not write may have changed by then.
+
 **Order of writes.** The writes of a work are done in this order: deletes, replacements, inserts. Among schedules that
 are replaced, the deleted ones come first. So one work can free a key and give it to another schedule.
 
@@ -56,9 +60,9 @@ with the next record, logs it once, and adds it to `tx.unreadable`: one bad reco
 knows no records and takes no part in transactions: content is durable when `write` returns, and a record that names it
 is written after that. Content that no record names is removed by the janitor.
 
-**What only some stores can do.** `join` works inside a transaction of the caller, `take_role` names this node to the
-server, `tidy` does upkeep, `prove` and `prove_upkeep` try the service under the store. `Store` has a default for
-each. Nobody asks what kind of store it is.
+**What only some stores can do.** `join` works inside a transaction of the caller, `wait_for_writers` outlasts the
+transactions of others, `take_role` names this node to the server, `tidy` does upkeep, `prove` and `prove_upkeep` try
+the service under the store. `Store` has a default for each. Nobody asks what kind of store it is.
 """
 
 from __future__ import annotations
@@ -294,6 +298,12 @@ class Store(Protocol):
         """Run a work inside a transaction that the caller has open on a connection. The writes of the work exist if
         and only if that transaction commits. PostgreSQL can; other stores refuse."""
         raise Invalid("connection", f"{self.url} has none to join", "it is for stores at postgresql://")
+
+    async def wait_for_writers(self, at_most: timedelta) -> bool:
+        """Wait until every transaction has ended that is writing tasks now; whether all have, within `at_most`. They
+        may have read tenants before the last commit. Stores that commit one work after the other have no such
+        transactions."""
+        return True
 
     async def take_role(self, role: str) -> None:
         """Tell the server what this node does ("worker"), where a server shows who is connected to it."""

@@ -100,10 +100,12 @@ def getter(columns: Sequence[Column]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 class Table(Generic[R]):
-    """How records of one type are kept."""
+    """How records of one type are kept. `holds`: what a work has read of them is still true when it is committed, also
+    if the work does not write them."""
 
-    def __init__(self, type: type[R], columns: Sequence[Column]) -> None:
+    def __init__(self, type: type[R], columns: Sequence[Column], *, holds: bool = False) -> None:
         self.type = type
+        self.holds = holds
         self.name = type.__name__.lower()
         self.columns = tuple(columns)
         self.encoder = msgspec.json.Encoder()
@@ -221,7 +223,7 @@ TABLES: dict[type[Record], Table[Any]] = {
                 Column("alias_key", lambda template: alias_key(template.alias), made_of=("alias",)),
             ),
         ),
-        Table(Tenant, _TENANT_ONLY),
+        Table(Tenant, _TENANT_ONLY, holds=True),
         Table(ApiKey, _TENANT_ONLY),
         Table(Receipt, _columns("tenant! at@")),
         Table(Gate, _columns("tenant! subject! idle_since@")),

@@ -80,6 +80,9 @@ class ObservedStore(Store):
     async def join(self, connection: Any, work: Work[T], /) -> T:
         return await self._store.join(connection, work)
 
+    async def wait_for_writers(self, at_most: timedelta) -> bool:
+        return await self._store.wait_for_writers(at_most)
+
     async def take_role(self, role: str) -> None:
         await self._store.take_role(role)
 

@@ -49,6 +49,7 @@ class RecordStatements(NamedTuple):
     delete: str
     insert_and_commit: str
     replace_and_commit: str
+    held: str
     get: str
     get_many: str
     get_and_lock: str

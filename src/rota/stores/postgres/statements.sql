@@ -60,6 +60,16 @@ select pg_current_snapshot()::text
 -- name: look_again
 select 1 where pg_current_snapshot()::text <> '{seen}'
 
+-- The transactions that have not ended and write tasks, by the lock that each has from its first such statement on.
+-- name: writers_of_tasks
+select distinct virtualtransaction from pg_catalog.pg_locks
+where locktype = 'relation' and mode = 'RowExclusiveLock' and granted and pid is distinct from pg_backend_pid()
+  and database = (select oid from pg_catalog.pg_database where datname = current_database())
+  and relation = '{schema}.task'::regclass
+
+-- name: pause
+select pg_sleep(:seconds::double precision)
+
 -- ## Migrations
 
 -- A migration may take as long as it takes, and so may those who wait for it.
@@ -122,7 +132,16 @@ using unnest({arrays}) as given ({varying})
 where stored.id = given.id and case when stored.version = {version} and {unchanged} then true end
 returning 1
 
--- Two of them as a whole commit in one statement: it fails unless every row was found, and it notifies others.
+-- As another part, the last one: of the records that were read and must still be the same, those that are. A record that
+-- was not there has version 0. The statement has locked the tables that it writes by now, so `writers_of_tasks` shows it
+-- to everyone whose commit it does not see.
+
+-- name: held
+select 1 from unnest(:ids::text[], :versions::bigint[]) as given (id, version)
+where given.version = coalesce((select stored.version from {schema}.{table} as stored where stored.id = given.id), 0)
+
+-- Two of them as a whole commit in one statement: it fails unless every row was found, and it notifies others. It ends
+-- with its list of columns, to which another can be added.
 
 -- name: insert_and_commit
 with new as (
@@ -137,10 +156,8 @@ with new as (
   from unnest({arrays}) as given ({varying})
   where stored.id = given.id and case when stored.version = {version} - 1 and {unchanged} then true end
   returning 1
-), checked as (
-  select {schema}.expect(count(*), cardinality($1)) from new
 )
-select {notified} from checked
+select {schema}.expect((select count(*) from new), cardinality($1)), {notified}
 
 -- name: get
 select {record} from {schema}.{table} where id = :id::text
@@ -317,10 +334,10 @@ with new as (
   from unnest(:ids::text[], :versions::bigint[]{arrays}) as given (id, version{varying})
   where task.id = given.id and case when task.version = given.version then true end
   returning 1
-), checked as (
-  select {schema}.expect(count(*), cardinality(:ids::text[])) from new
 )
-select case when :channel::text is not null then pg_notify(:channel::text, :notice::text) end from checked
+select
+  {schema}.expect((select count(*) from new), cardinality(:ids::text[])),
+  case when :channel::text is not null then pg_notify(:channel::text, :notice::text) end
 
 -- name: upcoming_tasks
 with recursive {lanes}

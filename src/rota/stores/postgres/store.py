@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -35,6 +35,8 @@ from .transaction import DatabaseTransaction, SecondStatement
 from .tx import SharedTransaction, read_all
 
 T = TypeVar("T")
+_FIRST_PAUSE = timedelta(milliseconds=2)
+_LONGEST_PAUSE = timedelta(milliseconds=200)
 
 
 class PostgresStore(StoreOfParts["_OpenDatabase"]):
@@ -91,6 +93,9 @@ class PostgresStore(StoreOfParts["_OpenDatabase"]):
         return await run_in_foreign_transaction(
             connection, work, self.address, self.statements, opened.time.now
         )
+
+    async def wait_for_writers(self, at_most: timedelta) -> bool:
+        return await self.opened.wait_for_writers(at_most)
 
     async def take_role(self, role: str) -> None:
         """Connections show the role in `pg_stat_activity`, unless the address names the application."""
@@ -288,6 +293,23 @@ class _OpenDatabase:
             _terminate(connection)
             with suppress(asyncpg.InterfaceError):
                 await self._pool.expire_connections()
+
+    async def wait_for_writers(self, at_most: timedelta) -> bool:
+        """Looks at who has the locks of writers, again and again: who waited for those locks would hold up all that
+        come later."""
+        statements = self._statements.plain
+
+        async def look(connection: Any) -> bool:
+            left = set(await connection.fetch(statements["writers_of_tasks"].sql))
+            pause, waited = _FIRST_PAUSE, timedelta(0)
+            while left and waited < at_most:
+                await connection.fetch(statements["pause"].sql, pause.total_seconds())
+                left &= set(await connection.fetch(statements["writers_of_tasks"].sql))
+                pause, waited = min(2 * pause, _LONGEST_PAUSE), waited + pause
+            return not left
+
+        with driver_errors_translated(self._address.place, "waiting for other transactions"):
+            return bool(await self._run_on_connection(look, in_transaction=self._address.pgbouncer))
 
     # Connections
 

@@ -13,7 +13,7 @@ so that an idle node begins no transactions: it sends 0.75 statements a second, 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
@@ -41,12 +41,14 @@ Updates = list[tuple[Update, list[Task]]]
 
 class Writes(NamedTuple):
     """Records that are deleted and put. `replaced` has the old records of some puts. `updates` made some of the puts,
-    and can be sent instead of them."""
+    and can be sent instead of them. `held` has the versions of records that must still be the same; 0: there is
+    none."""
 
     deletes: Records
     puts: Records
     replaced: Records
     updates: Updates
+    held: Mapping[type[Record], Mapping[str, int]]
 
 
 class SecondStatement(BaseException):
@@ -161,26 +163,31 @@ class DatabaseTransaction:
         """Write all of the records, or raise Conflict. With `commit` this is the end of the transaction. Other nodes
         are told of the types in `told`."""
         writes = _in_order(self.statements, gathered)
+        held = [_held(self.statements, *each) for each in gathered.held.items()] if writes else []
         self._told |= told
         whole = writes[0].committing_statement if len(writes) == 1 else None
         if commit and whole is not None and not self.is_open and not self._begin_at_once:
-            return await self._commit_in_one_statement(whole, writes[0].rows)
+            return await self._commit_in_one_statement(whole, writes[0].rows, held)
         if writes:
             await self.begin()
-        for some in _of_different_tables(writes):
+        for some in _of_different_tables(writes, held):
             await self._send(some)
         if commit:
             await self.commit()
         return None
 
-    async def _commit_in_one_statement(self, statement: str, rows: Rows) -> None:
+    async def _commit_in_one_statement(self, statement: str, rows: Rows, held: Sequence[_Write]) -> None:
         """A statement outside a transaction commits by itself. It notifies others and checks its own number of rows.
 
         A single submit takes 27 % less processor time here, 26 % less in the server, and one round trip for three."""
         channel = self._address.channel
         notification = (channel, notice(self._sender, self._told)) if self._told else (None, None)
+        parameters = [*rows.parameters, *notification]
+        for each in held:
+            statement = with_held(self._address.schema, statement, each.statement, len(parameters))
+            parameters += each.rows.parameters
         with self._failure_kept(COMMITTING):
-            await self._connection.execute(statement, *rows.parameters, *notification)
+            await self._connection.execute(statement, *parameters)
 
     async def _send(self, writes: Sequence[_Write]) -> None:
         self._has_written = True
@@ -277,6 +284,13 @@ def _update(statements: Statements, update: Update, tasks: Sequence[Task]) -> _W
     return _Write(WRITERS[Task].name, statement.sql, committing.sql, rows)
 
 
+def _held(statements: Statements, of_type: type[Record], versions: Mapping[str, int]) -> _Write:
+    """The part of a write that finds those of these records that have these versions."""
+    ids = list(versions)
+    rows = Rows((), [ids, list(versions.values())], ids)
+    return _Write(WRITERS[of_type].name, statements.of[of_type].held, None, rows)
+
+
 def _with_same_body(records: list[Record], was: dict[str, Record], histories: Histories) -> dict[str, Record]:
     """The tasks whose body did not change, by id, as far as their old record is known. It need not be sent then: to
     renew the lease of a task with an input of 20 kB takes 47 instead of 105 µs here, and 40 instead of 470 in the
@@ -308,9 +322,9 @@ def _write(writer: Writer, statement: str, committing: str, rows: Rows) -> _Writ
     )
 
 
-def _of_different_tables(writes: Sequence[_Write]) -> Iterator[list[_Write]]:
+def _of_different_tables(writes: Sequence[_Write], held: Sequence[_Write]) -> Iterator[list[_Write]]:
     """The writes in order, in parts that can be one statement each: PostgreSQL does the writes of a statement in no
-    order, and two of the same table need theirs."""
+    order, and two of the same table need theirs. `held` is part of the last."""
     part: list[_Write] = []
     for write in writes:
         if any(write.table == other.table for other in part):
@@ -318,7 +332,7 @@ def _of_different_tables(writes: Sequence[_Write]) -> Iterator[list[_Write]]:
             part = []
         part.append(write)
     if part:
-        yield part
+        yield [*part, *held]
 
 
 @lru_cache(1000)
@@ -332,6 +346,13 @@ def together(statements: tuple[str, ...]) -> str:
         parameters += max(int(place) for place in _PLACE.findall(statement))
     counts = ", ".join(f"(select count(*) from part{number})" for number in range(len(parts)))
     return f"with {', '.join(parts)} select {counts}"
+
+
+@lru_cache(1000)
+def with_held(schema: str, statement: str, held: str, parameters: int) -> str:
+    """The statement of a whole commit, which fails unless all are found that `held` looks for."""
+    found = _with_places_moved(held, parameters)
+    return f"{statement}, {schema}.expect((select count(*) from ({found}) as held), cardinality(${parameters + 1}))"
 
 
 def _with_places_moved(statement: str, by: int) -> str:

@@ -8,7 +8,7 @@ new schedules, though each looks for its key and counts the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -44,6 +44,7 @@ class PendingWrites:
         self._replaced: Records = {}
         self._updates: Updates = []
         self._deletes: Records = {}
+        self._held: dict[type[Record], dict[str, int]] = {}
         self._told: set[type[Record]] = set()
         self._pending: set[str] = set()
         self.open_schedules: dict[str, int] = {}
@@ -62,7 +63,16 @@ class PendingWrites:
             rows = await self._transaction.fetch_rows(statement, text_of(id))
             self._read[of_type, id] = rows[0] if rows else None
         row = self._read[of_type, id]
-        return None if row is None else next(iter(WRITERS[of_type].read([row])))
+        found = None if row is None else next(iter(WRITERS[of_type].read([row])))
+        self.hold(of_type, [id], {} if found is None else {id: found})
+        return found
+
+    def hold(self, of_type: type[Record], ids: Iterable[str], found: Mapping[str, Record]) -> None:
+        """A work has read these in the database. If they are records that hold, they must be the same whenever writes
+        are sent from now on."""
+        if TABLES[of_type].holds:
+            versions = {text_of(id): found[id].version if id in found else 0 for id in ids}
+            self._held.setdefault(of_type, {}).update(versions)
 
     async def get_locked(self, of_type: type[Record], ids: Iterable[str]) -> list[Record]:
         """Records that stay locked. What an earlier work of the group has locked or written is known: so the works of a
@@ -115,6 +125,7 @@ class PendingWrites:
                 for id in records:
                     self._read.pop((of_type, id), None)
                     self._locked.pop((of_type, id), None)
+                    self._held.get(of_type, {}).pop(id, None)
         self._told |= tx.written - _OF_NO_CONCERN - {PendingTask}
         if PendingTask in tx.written or self._pending:
             self._note_pending(cast("Iterable[Task]", tx.puts.get(Task, {}).values()))
@@ -159,7 +170,7 @@ class PendingWrites:
 
     async def flush(self, *, commit: bool = False) -> None:
         """Send all writes; with `commit`, end the transaction with them."""
-        writes = Writes(self._deletes, self._puts, self._replaced, self._updates)
+        writes = Writes(self._deletes, self._puts, self._replaced, self._updates, self._held)
         told, self._told = self._told, set()
         if commit and self._pending:
             told.add(PendingTask)
@@ -217,7 +228,9 @@ class PostgresTx(BufferedTx):
             return {}
         await self._pending_writes.flush_before_query(type)
         rows = await self._transaction.fetch_rows(self._statements.of[type].get_many, wanted)
-        return {record.id: cast("R", record) for record in WRITERS[type].read(rows)}
+        records: dict[str, R] = {record.id: record for record in WRITERS[type].read(rows)}
+        self._pending_writes.hold(type, wanted, records)
+        return records
 
     async def find(self, query: Query[Record], /, limit: int, *, lock: bool = False) -> list[Any]:
         self.reading()

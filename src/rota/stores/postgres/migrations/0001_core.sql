@@ -630,10 +630,6 @@ declare
   owner json := (select t.body from {schema}.tenant t where t.id = tenant);
   most bigint := coalesce((owner -> 'limits' ->> 'input_bytes')::bigint, 1048576);
   most_pending bigint := (owner -> 'limits' ->> 'pending_tasks')::bigint;
-  -- Its gates are for the worker that would start it to find.
-  asks_late constant boolean := coalesce(
-    owner -> 'limits' -> 'tasks' -> ('kind:' || kind), owner -> 'limits' -> 'tasks' -> ('queue:' || queue)
-  ) is not null;
   timeout constant numeric := {schema}.check_seconds('timeout_seconds', timeout_seconds, 0.001);
   ttl constant numeric := {schema}.check_seconds('ttl_seconds', ttl_seconds, 0);
   policy constant json := {schema}.read_retry_policy(retry_policy);
@@ -703,18 +699,26 @@ begin
     raise exception 'tenant % may have % pending tasks and has that many; wait until some have run, or raise the limit',
       tenant, to_char(most_pending, 'FM999,999,999,999,999,990') using errcode = '54000', detail = 'limit_reached';
   end if;
+  -- Its gates are for the worker that would start it to find. Whether it has any is asked by this statement itself, which has
+  -- the lock of a writer: who sets a limit waits for those that do not see it.
   insert into {schema}.task (
     id, tenant, status, kind, queue, priority, attempt, max_retries, retry_policy, timeout, tags, created_at, available_at,
     updated_at, asks_at, expires_at, cancel_requested, changes, created_by, version, body
-  ) values (
+  ) select
     task_id::text, tenant, 'pending', kind, queue, priority, 0, max_retries, policy, make_interval(secs => timeout::double precision),
-    labels, at, greatest(schedule_at, at), at, case when asks_late then greatest(schedule_at, at) end,
+    labels, at, greatest(schedule_at, at), at, case when gates.are_there then greatest(schedule_at, at) end,
     coalesce(expires_at, at + make_interval(secs => ttl::double precision)), false, 1, who, 1,
     json_build_object(
-      'asks_late', asks_late, 'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key,
+      'asks_late', gates.are_there, 'input', input, 'metadata', coalesce(metadata, '{}'), 'idempotency_key', idempotency_key,
       'max_reschedules', max_reschedules, 'limit_key', limit_key
     )
-  ) on conflict (id) do nothing;
+  from (
+    select coalesce(limits.of_tasks -> ('kind:' || kind), limits.of_tasks -> ('queue:' || queue)) is not null as are_there
+    from (
+      select (select t.body -> 'limits' -> 'tasks' from {schema}.tenant t where t.id = tenant) as of_tasks
+    ) as limits
+  ) as gates
+  on conflict (id) do nothing;
   if not found then
     select t.kind, t.body -> 'input' as input into known from {schema}.task t where t.id = task_id::text;
     if known.kind <> kind or coalesce(known.input::jsonb, 'null') <> coalesce(input, 'null') then
