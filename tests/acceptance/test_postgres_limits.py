@@ -15,11 +15,13 @@ from postgres_server import new_database
 from records import task
 from rota.domain.model import Task, Tenant
 from rota.domain.task import Defaults
-from rota.engine.commands import Claim, claim_tasks
+from rota.engine import limits
+from rota.engine.commands import Claim, Retention, claim_tasks
+from rota.engine.roles.janitor import Forgetter
 from rota.stores.base import Tx
 from rota.stores.postgres.address import Address
 from rota.stores.queries import TaskList
-from rota.surfaces.python.calls import serving
+from stores import get
 
 Submit = Callable[[rota.Queue, Any], Awaitable[object]]
 
@@ -62,20 +64,28 @@ async def test_a_limit_binds_what_an_open_transaction_has_submitted(url: str, su
         assert len(await claimed(queue)) == 1
 
 
-async def test_a_transaction_that_stays_open_is_told_of(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is set, and is as one whose change was interrupted: the next call ends it."""
-    monkeypatch.setattr(serving, "FOR_WRITERS", timedelta(milliseconds=10))
+@pytest.mark.parametrize("ended_by", ["call", "forgetter"])
+async def test_a_transaction_that_stays_open_is_told_of(
+    url: str, monkeypatch: pytest.MonkeyPatch, ended_by: str
+) -> None:
+    """The limit is set, and is as one whose change was interrupted: the next call ends it, or a node."""
+    monkeypatch.setattr(limits, "FOR_WRITERS", timedelta(milliseconds=10))
     async with rota.connect(url) as queue:
         connection = await asyncpg.connect(Address.parse(url).dsn)
         async with connection.transaction():
             for _ in range(3):
                 await by_python(queue, connection)
-            with pytest.raises(rota.Unavailable, match=r"the limit is set, but .* still open"):
+            with pytest.warns(RuntimeWarning, match=r"the limit is set, but .* still open"):
                 await queue.limit_queue("mail", concurrency=1)
-            await queue.declare_limits(rota.App())  # a worker starts nevertheless
         await connection.close()
-        await queue.limit_queue("mail", concurrency=1)
+        if ended_by == "call":
+            await queue.limit_queue("mail", concurrency=1)
+        else:
+            await Forgetter(queue.store, Retention(), queue.clock).run_once()
         assert len(await claimed(queue)) == 1
+        tenant = await get(queue.store, Tenant, "default")
+        assert tenant is not None
+        assert tenant.unplanned == {}
 
 
 async def read_one(tx: Tx) -> None:
@@ -121,7 +131,7 @@ async def test_a_tenant_holds_beyond_the_writes_of_other_works(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a work before it wrote is sent while this one reads: the tenant was read before that, and changes after."""
-    monkeypatch.setattr(serving, "FOR_WRITERS", timedelta(milliseconds=10))
+    monkeypatch.setattr(limits, "FOR_WRITERS", timedelta(milliseconds=10))
     async with rota.connect(url) as queue, rota.connect(url) as other:
         runs = 0
 
@@ -134,7 +144,7 @@ async def test_a_tenant_holds_beyond_the_writes_of_other_works(
             await tx.get(Tenant, "default")
             assert len(await tx.find(TaskList(tenant="default", at=tx.now), 10)) == 1, "one group"
             if runs == 1:
-                with pytest.raises(rota.Unavailable, match="still open"):
+                with pytest.warns(RuntimeWarning, match="still open"):
                     await other.limit_queue("mail", concurrency=1)
             tx.put(task("after"))
 

@@ -14,8 +14,8 @@ import pytest
 
 import rota
 from rota.domain.model import Gate
+from rota.engine import limits
 from rota.engine.commands import gates as commands
-from rota.surfaces.python.calls import serving
 from simulation.faults import Fault, FaultyStore, Node
 from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store
 
@@ -173,7 +173,7 @@ async def test_a_change_of_a_limit_that_was_interrupted_is_ended_by_the_next(
     world: World, calls: int, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever changes it dies after each of its commits."""
-    monkeypatch.setattr(serving, "PAGE", 4)
+    monkeypatch.setattr(limits, "PAGE", 4)
     marks = Marks(world, seconds=1)
     limit = None if by == "worker without limits" else rota.Limit(concurrency=1)
     world.app.task("work", limit=limit)(marks.handle)
@@ -705,9 +705,9 @@ async def test_what_the_worker_that_started_last_declares_holds(world: World) ->
     old, new = rota.App(), rota.App()
     old.task("work", limit=rota.Limit(concurrency=1))(lambda: None)
     new.task("work")(lambda: None)
-    for app, limits in [(old, {"kind:work": rota.Limit(concurrency=1)}), (new, {})] * 2:
+    for app, wanted in [(old, {"kind:work": rota.Limit(concurrency=1)}), (new, {})] * 2:
         await world.queue.declare_limits(app)
-        assert await world.queue.task_limits() == limits
+        assert await world.queue.task_limits() == wanted
 
 
 @on_any_store

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..domain.errors import Unavailable
 from ..domain.model import Record
@@ -60,3 +60,11 @@ async def commit(store: Store, clock: Clock, work: Work[T]) -> T:
                 raise
             await sleep(timedelta(milliseconds=50 * attempt))
     raise AssertionError("unreachable")
+
+
+async def commit_pages(store: Store, clock: Clock, page: Callable[[Any], Work[Any]]) -> None:
+    """Commit page by page. Each work answers where the next page begins; None: there is none. If this is interrupted,
+    it can be done again."""
+    after = await commit(store, clock, page(None))
+    while after is not None:
+        after = await commit(store, clock, page(after))

@@ -54,6 +54,7 @@ from .tenants import (
     template_named,
     templates_by_beginning,
     tenants_in_use,
+    unplanned_limits,
 )
 
 __all__ = [
@@ -97,6 +98,7 @@ __all__ = [
     "template_named",
     "templates_by_beginning",
     "tenants_in_use",
+    "unplanned_limits",
     "unread_signals",
     "upcoming",
     "why",

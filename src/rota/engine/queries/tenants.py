@@ -124,5 +124,12 @@ async def has_limits_to_set(tx: Tx, tenant: str, declared: Mapping[str, Limit | 
 
 
 @as_work
+async def unplanned_limits(tx: Tx) -> dict[str, dict[str, int]]:
+    """The limits under which tasks have not been planned to the end, by tenant; of most tenants, none."""
+    tenants = await find_every(tx, TenantList())
+    return {tenant.id: tenant.unplanned for tenant in tenants if tenant.unplanned}
+
+
+@as_work
 async def one_calendar(tx: Tx, tenant: str, name: str) -> Calendar:
     return await find_calendar(tx, tenant, name, lock=False)

@@ -1,5 +1,6 @@
 """Two roles that keep order. The janitor returns tasks of dead workers and marks expiries. The forgetter removes
-records that have been kept long enough, and lets the store put itself in order.
+records that have been kept long enough, lets the store put itself in order, and ends changes of limits that others did
+not.
 
 They are apart because the forgetter may have much to do, and an archive that cannot be read must hold up no task of a
 dead worker. For the same reason each kind of record is forgotten by itself.
@@ -20,6 +21,7 @@ from ...stores.queries import LostLeases
 from ..artifacts import sweep_contents
 from ..clock import Clock, sleep
 from ..commands import Retention, forget_nodes, forget_old, sweep
+from ..limits import end_changes
 from ..loops import Backoff
 from ..observe.telemetry import Observer, TaskMoved
 from ..work import find
@@ -165,10 +167,11 @@ class Forgetter:
         if gone:
             return NOW
         await self._store.tidy()
-        try:
-            await self._sweep_contents()
-        except StoreError as error:
-            problem = problem or error
+        for do in (self._sweep_contents, self._end_changes):
+            try:
+                await do()
+            except StoreError as error:
+                problem = problem or error
         if problem is not None:
             raise problem
         return FORGET_EVERY
@@ -177,3 +180,6 @@ class Forgetter:
         if self._clock.monotonic() >= self._sweep_at:
             await sweep_contents(self._store)
             self._sweep_at = self._clock.monotonic() + SWEEP_EVERY.total_seconds()
+
+    async def _end_changes(self) -> None:
+        await end_changes(self._store, self._clock)

@@ -10,6 +10,7 @@ from ....domain.model import Alarm, AlarmRules
 from ....domain.options import AlarmOptions
 from ....domain.tenants import EVERY_TENANT
 from ....engine import commands, queries
+from ....engine.work import commit_pages
 from .. import arguments
 from .base import LIMIT, Calls, Page, check_limit, page_of
 
@@ -53,4 +54,6 @@ class AlarmCalls(Calls):
 
     async def _apply_rules(self, tag: str, rules: AlarmRules | None) -> None:
         await self._commit(commands.set_alarm_rules(self.tenant, tag, rules, self.actor))
-        await self._commit_pages(lambda after: commands.look_soon_at_tagged(self.tenant, tag, after, PAGE))
+        await commit_pages(
+            self.store, self.clock, lambda after: commands.look_soon_at_tagged(self.tenant, tag, after, PAGE)
+        )

@@ -94,13 +94,6 @@ class Calls:
     async def _commit(self, work: Work[T]) -> T:
         return await commit(self.store, self.clock, work)
 
-    async def _commit_pages(self, page: Callable[[Any], Work[Any]]) -> None:
-        """Commit page by page. Each work answers where the next page begins; None: there is none. If this is
-        interrupted, it can be done again."""
-        after = await self._commit(page(None))
-        while after is not None:
-            after = await self._commit(page(after))
-
 
 async def all_pages(ask: Callable[..., Awaitable[Page[T]]], **options: Any) -> AsyncIterator[Page[T]]:
     """Every page of a listing, such as `queue.list_schedules` with these options."""

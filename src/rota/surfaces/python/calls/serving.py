@@ -4,27 +4,24 @@ tasks, which hold for all workers together."""
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Mapping
 from datetime import timedelta
 
 from ....domain import gate
 from ....domain.checks import check_duration, check_kind, check_queue, check_text
-from ....domain.errors import Unavailable
 from ....domain.model import Limit, NodeState, PausedQueue, TaskStatus
 from ....domain.options import Duration
 from ....domain.serving import Waiting
 from ....engine import commands, queries
 from ....engine.app import App
 from ....engine.clock import SystemClock, sleep
+from ....engine.limits import plan_anew
 from ....engine.queries import serving
 from ....engine.queries.serving import QueueUse
 from .base import Calls, Report
 
 LOOK_AGAIN = timedelta(seconds=5)
-FOR_WRITERS = timedelta(seconds=10)
-"""How long the setting of a limit waits for transactions that may not have seen it."""
-PAGE = 200
-"""The number of gates or waiting tasks that are planned anew in one commit."""
 
 
 class ServingCalls(Calls):
@@ -124,24 +121,11 @@ class ServingCalls(Calls):
         return wanted
 
     async def _set_limits(self, limits: Mapping[str, Limit | None], *, are_declared: bool = False) -> None:
-        """Gates get the limits first, so that nobody else passes under the old ones. Tasks of a transaction that was
-        open before are bound when it has ended."""
         work = commands.limit_tasks(self.tenant, limits, self.actor, are_declared=are_declared)
-        changed = await self._commit(work)
-        if not changed:
-            return
-        have_ended = await self.store.wait_for_writers(FOR_WRITERS)
-        for subject, number in changed.items():
-            await self._replan(subject)
-            if have_ended:
-                await self._commit(commands.limit_planned(self.tenant, subject, number))
-        if not have_ended and not are_declared:
-            raise Unavailable(
-                "the limit is set, but transactions that have submitted tasks are still open after"
-                f" {FOR_WRITERS.total_seconds():g} s: set it again when they have ended, to bind those tasks, too"
+        if not await plan_anew(self.store, self.clock, self.tenant, await self._commit(work)):
+            warnings.warn(
+                "the limit is set, but transactions that have submitted tasks are still open: those tasks are not"
+                " bound by it until a worker has found them, within ten minutes, or it is set again",
+                RuntimeWarning,
+                stacklevel=4,
             )
-
-    async def _replan(self, subject: str) -> None:
-        await self._commit_pages(lambda after: commands.replan_lines(self.tenant, subject, after, PAGE))
-        await self._commit_pages(lambda after: commands.gate_waiting(self.tenant, subject, after, PAGE))
-        await self._commit_pages(lambda after: commands.move_planned(self.tenant, after, PAGE))
