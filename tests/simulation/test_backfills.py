@@ -161,6 +161,29 @@ async def test_what_happens_to_its_schedule(world: World, act: str) -> None:
     assert (len(ran), filling.note) == (3 if act == "pause" else 1, notes[act])
 
 
+@pytest.mark.parametrize("act", ["pause", "change", "delete"])
+async def test_a_time_to_come_is_not_given_up_because_a_tick_is_to_look_at_a_backfill(
+    world: World, act: str
+) -> None:
+    ran = handle(world)
+    await world.schedule(cron="0 6 * * *")
+    await world.queue.backfill("s", START - 2 * DAY, START - DAY)
+    if act == "pause":
+        await world.queue.pause_schedule("s")
+        await world.queue.resume_schedule("s")
+    elif act == "change":
+        await world.queue.update_schedule("s", cron="0 7 * * *")
+        await world.queue.update_schedule("s", cron="0 6 * * *")
+    else:
+        await world.queue.delete_schedule("s")
+        await world.queue.restore_schedule("s")
+        await world.queue.resume_schedule("s")
+    assert await world.ledger("s") == []
+    async with world.running():
+        await world.at(6 * HOUR + MINUTE)
+    assert ran[-1] == START + 6 * HOUR
+
+
 async def test_its_own_times_go_on_meanwhile(world: World) -> None:
     ran = handle(world, seconds=40)
     await world.schedule(cron="* * * * *", overlap_policy="buffer_one")

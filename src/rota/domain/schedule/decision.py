@@ -196,7 +196,7 @@ def given_up(schedule: Schedule, now: datetime) -> tuple[Skip, ...]:
     """The times that are due and not handled when someone changes, pauses or deletes the schedule. They must not
     vanish, and a change runs nothing by itself: they are skipped (changed)."""
     excluded = _excluded(schedule, now)
-    if schedule.next_run_at is None or not schedule.is_due(now):
+    if schedule.next_run_at is None or not has_come(schedule, now):
         return excluded
     due = _Due(schedule, schedule.next_run_at, now)
     return (*excluded, *due.skipped(due.last, RunReason.CHANGED))
@@ -346,6 +346,13 @@ def due_time(schedule: Schedule, nominal: datetime) -> datetime:
         return nominal + offset
     share = jitter_share(schedule.id, nominal.isoformat())
     return nominal + offset + timedelta(microseconds=share * ((room - offset) // MICROSECOND) >> 64)
+
+
+def has_come(schedule: Schedule, now: datetime) -> bool:
+    """Whether its next time is due and not handled. A tick may look at it before that, for a backfill."""
+    if not schedule.enabled or schedule.next_run_at is None:
+        return False
+    return due_time(schedule, schedule.next_run_at) <= now
 
 
 def put_off_anew(schedule: Schedule, now: datetime) -> Schedule:

@@ -11,7 +11,7 @@ import msgspec
 from .. import recurrence
 from ..model import Schedule
 from ..recurrence import MICROSECOND
-from .decision import due_time
+from .decision import due_time, has_come
 
 AHEAD = timedelta(days=14)
 MOST_TIMES = 5000
@@ -120,8 +120,8 @@ def skipped_today(old: Schedule | None, new: Schedule | None, at: datetime) -> t
         return ()
     overdue: tuple[datetime, ...] = ()
     is_moved = new is None or new.next_run_at != old.next_run_at
-    if is_moved and old.is_due(at) and old.due_at is not None:
-        overdue = (old.due_at,)
+    if is_moved and old.next_run_at is not None and has_come(old, at):
+        overdue = (due_time(old, old.next_run_at),)
     local = recurrence.local(old.timing, at)
     midnight = (local + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     left = midnight.astimezone(UTC) - MICROSECOND - at
