@@ -116,6 +116,31 @@ async def test_catch_up_in_line(world: World) -> None:
     assert {row.trigger for row in await world.ledger("s")} == {RunTrigger.CATCH_UP}
 
 
+@pytest.mark.parametrize("overlap", ["buffer_one", "buffer_all"])
+async def test_catch_up_in_line_gives_every_run_however_many(world: World, overlap: str) -> None:
+    starts = handle(world, seconds=0.1)
+    end = START + 250 * MINUTE
+    await world.schedule(cron="* * * * *", overlap_policy=overlap, missed_run_policy="catch_up", end_at=end)
+    await world.at(260 * MINUTE)
+    async with world.running():
+        await world.at(261 * MINUTE)
+    assert await statuses(world) == ["completed"] * 250
+    assert len(starts) == 250
+    assert starts[-1] < START + 261 * MINUTE, "the line moves on by itself"
+
+
+async def test_why_a_time_waits_for_a_place_in_line(world: World) -> None:
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_all", missed_run_policy="catch_up")
+    await world.at(250 * MINUTE)
+    await world.queue.run_due()
+    why = await world.queue.why("s", START + 200 * MINUTE)
+    assert "100 times before it wait in line" in why
+    assert (await world.queue.get_schedule("s")).next_run_at == START + 102 * MINUTE
+    await world.queue.pause_schedule("s")
+    rows = await world.ledger("s")
+    assert sum(row.count for row in rows) == 250, "a pause gives up what has come, and says so"
+
+
 @on_any_store
 async def test_terminate_previous_asks_nobody(world: World) -> None:
     ended: list[str] = []

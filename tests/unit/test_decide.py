@@ -28,7 +28,7 @@ from rota.domain.model import (
     TaskTarget,
 )
 from rota.domain.recurrence import Covered, Cron, Interval, Once, RRule, Timing
-from rota.domain.schedule import Decision, Skip, decide, definition, due_time, planned
+from rota.domain.schedule import Decision, Skip, decide, definition, due_time, given_up, planned, released
 from rota.domain.schedule import decision as tick
 from rota.domain.schedule.expected import Expected, expected
 from rota.surfaces.words import policies, sentence
@@ -304,6 +304,48 @@ def test_what_waits(case: tuple[str, str, int, tuple[int, ...]]) -> None:
     assert decision.schedule.run_count == len({*waiting, *fires, *line}), "what waits counts"
     assert decision.awaits == (tuple(live) if line and not decision.cancels else ())
     assert decision.schedule.next_run_at == NOON + HOUR * 4
+
+
+@pytest.mark.parametrize("overlap", ["buffer_one", "buffer_all"])
+@pytest.mark.parametrize("running", [0, 1])
+def test_a_time_that_catch_up_asks_for_stays_due_while_a_hundred_wait(overlap: str, running: int) -> None:
+    live = [live_task(f"t{n}") for n in range(running)]
+    now = NOON + HOUR * 250
+    before = created(missed_run_policy="catch_up", overlap_policy=overlap)
+    first = decide(before, now, live)
+    both = [*fired(first), *first.schedule.buffered]
+    decided = 100 if running else 101
+    assert first.skips == ()
+    if not running:
+        first = decide(first.schedule, now, [live_task()])
+        both += first.schedule.buffered[99:]
+    assert both == hours(*range(decided))
+    assert (first.skips, first.schedule.next_run_at) == ((), NOON + HOUR * decided)
+    assert first.schedule.is_due(now)
+    full = decide(first.schedule, now, [live_task()])
+    assert (full.fires, full.buffers, full.skips, full.awaits) == ((), (), (), (live_task(),))
+    assert replace(full.schedule, due_at=first.schedule.due_at, updated_at=now) == first.schedule
+    assert not full.schedule.is_due(now), "a tick does not look at it again and again"
+    assert full.schedule.is_due(now + MINUTE)
+    assert [skip.scheduled_at for skip in given_up(full.schedule, now)] == [NOON + HOUR * decided]
+
+
+def test_a_schedule_whose_line_was_full_is_due_again_when_half_of_it_is_gone() -> None:
+    now = NOON + HOUR * 250
+    before = created(missed_run_policy="catch_up", overlap_policy="buffer_all")
+    first = decide(before, now, [live_task()]).schedule
+    full = decide(first, now, [live_task()]).schedule
+    assert released(replace(full, buffered=full.buffered[49:])).due_at == now + MINUTE
+    assert released(replace(full, buffered=full.buffered[50:])).due_at == NOON + HOUR * 100
+
+
+def test_times_that_wait_already_take_no_place_of_those_that_catch_up_asks_for() -> None:
+    """The clock was set back: the times in line are due again, before others."""
+    before = created(missed_run_policy="catch_up", overlap_policy="buffer_all")
+    again = replace(before, buffered=tuple(hours(*range(60))), run_count=60)
+    decision = decide(again, NOON + HOUR * 250, [live_task()])
+    assert (decision.skips, decision.schedule.buffered) == ((), again.buffered)
+    assert decision.schedule.next_run_at == NOON + HOUR * 40, "and on from there"
 
 
 def test_what_is_marked_already_is_not_marked_again() -> None:
@@ -768,7 +810,12 @@ def test_every_expected_time_ends_as_exactly_one_fire_or_skip(
             times += [
                 (skip.scheduled_at, skip.until or skip.scheduled_at, skip.count) for skip in decision.skips
             ]
-            assert times, "a tick that is due makes progress"
+            if not times:
+                assert policy is MissedRunPolicy.CATCH_UP, "a tick that is due makes progress"
+                assert len(schedule.buffered) == 100, "or those that are asked for find no place in line"
+                assert decision.schedule.buffered == schedule.buffered
+                schedule = decision.schedule
+                break
             assert len(decision.fires) <= tick.FIRES_PER_DECISION
             assert fired(decision) == sorted(fired(decision)), "oldest first"
             rows += times

@@ -24,7 +24,7 @@ distance to the next time: of several due times only the latest can be within it
 | a live target, overlap `buffer_all` | waits (buffered) behind those that wait; skipped (overlap) if a hundred do |
 | a live target, overlap `cancel_previous` | the live ones are asked to end (cancelled), then it fires |
 | a live target, overlap `terminate_previous` | the live ones are ended (cancelled), then it fires |
-| policy `catch_up`, overlap `buffer_one` or `buffer_all` | each runs, one after the other, as with `buffer_all` |
+| policy `catch_up`, overlap `buffer_one` or `buffer_all` | each runs, in line; while a hundred wait, it stays due |
 | policy `catch_up`, any other overlap policy | each fires, whatever is live; nothing is cancelled |
 | nothing is live, and times wait | the first of those that wait fires; what is due waits behind them |
 | the tenant has no room for another pending task | skipped (limit); does not count as a run |
@@ -62,6 +62,8 @@ from ..recurrence import MICROSECOND, After, Interval, RRule, Several, Simple
 
 FIRES_PER_DECISION = 100
 MOST_BUFFERED = 100
+HOLD = timedelta(minutes=1)
+"""How long a tick leaves a schedule alone whose line is full, unless the line moves on before."""
 ROWS_PER_OUTAGE = 100
 LONGEST_GRACE = timedelta(seconds=60)
 """Of a schedule that was given none."""
@@ -113,15 +115,18 @@ def decide(
         return _woken(schedule, now, live)
     if first is None or not schedule.is_due(now):
         return Decision(schedule)
-    wanted, missed = _Due(schedule, first, now).judged(jumped)
-    most = FIRES_PER_DECISION
+    most = min(FIRES_PER_DECISION, _places(schedule, live))
+    if not most:
+        return _held(schedule, now, live)
+    times, missed = _Due(schedule, first, now).judged(jumped)
     if schedule.max_runs is not None:
         most = min(most, schedule.max_runs - schedule.run_count)
-    fires, line, overlaps = _without_overlap(schedule, tuple(islice(wanted, max(most, 0))), live)
+    wanted = tuple(islice(times, max(most, 0)))
+    fires, line, overlaps = _without_overlap(schedule, wanted, live)
     fires, line, excess = _within(room, fires, line)
     skips = (*missed, *overlaps, *excess)
     new = [fire for fire in (*fires, *line) if not fire.has_waited]
-    done = [fire.scheduled_at for fire in new] + [skip.until or skip.scheduled_at for skip in skips]
+    done = [fire.scheduled_at for fire in wanted] + [skip.until or skip.scheduled_at for skip in skips]
     moved = replace(
         schedule,
         run_count=schedule.run_count + len(new),
@@ -159,6 +164,27 @@ def _woken(schedule: Schedule, now: datetime, live: Sequence[Task]) -> Decision:
     first, *line = active.buffered
     moved = replace(active, buffered=tuple(line), last_run_at=now)
     return Decision(moved, (Fire(first, has_waited=True),), until=now)
+
+
+def _places(schedule: Schedule, live: Sequence[Task]) -> int:
+    """How many more times fit in: those that `catch_up` asks for and that find no place in line stay due."""
+    if schedule.overlap_policy not in _BUFFERING or not _catches_up(schedule):
+        return FIRES_PER_DECISION
+    return max(0, MOST_BUFFERED - len(schedule.buffered)) + (not live)
+
+
+def _held(schedule: Schedule, now: datetime, live: Sequence[Task]) -> Decision:
+    later = replace(schedule, due_at=now + HOLD, updated_at=now)
+    return Decision(later, awaits=tuple(task for task in live if not task.awaited))
+
+
+def released(schedule: Schedule) -> Schedule:
+    """Due again when it was, if it was held and half of those that wait are gone."""
+    if schedule.next_run_at is None or schedule.due_at is None or not _catches_up(schedule):
+        return schedule
+    if len(schedule.buffered) > MOST_BUFFERED // 2:
+        return schedule
+    return replace(schedule, due_at=min(schedule.due_at, due_time(schedule, schedule.next_run_at)))
 
 
 def with_fewer_runs(decision: Decision, number: int) -> Schedule:
@@ -349,7 +375,8 @@ def due_time(schedule: Schedule, nominal: datetime) -> datetime:
 
 
 def has_come(schedule: Schedule, now: datetime) -> bool:
-    """Whether its next time is due and not handled. A tick may look at it before that, for a backfill."""
+    """Whether its next time is due and not handled. A tick may look at it before that, for a backfill, or after that,
+    while its line is full."""
     if not schedule.enabled or schedule.next_run_at is None:
         return False
     return due_time(schedule, schedule.next_run_at) <= now

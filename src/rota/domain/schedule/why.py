@@ -464,6 +464,9 @@ class _Story:
             return self._to_come()
         if self.now - due <= _PROMPT:
             return self._why("overdue", "It is due right now, and a scheduler should fire it any moment.")
+        if schedule.enabled and schedule.due_at is not None and schedule.due_at > self.now:
+            line = f"It has come, and {len(schedule.buffered)} times before it wait in line"
+            return self._why("overdue", f"{line}. When fewer do, it waits, too.")
         text = (
             f"It has been due for {length(self.now - due)} and was not handled yet: no scheduler seems to be"
             " running. Start one (`rota up` or `rota scheduler run`), or call `run_due()`."

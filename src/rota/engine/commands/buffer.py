@@ -22,7 +22,7 @@ from ...domain.model import (
     ScheduleStatus,
     Task,
 )
-from ...domain.schedule import run
+from ...domain.schedule import released, run
 from ...stores.base import Tx
 from .shared import Starter, live_tasks
 
@@ -90,9 +90,9 @@ class Buffers(msgspec.Struct, frozen=True):
                 rows.append(row)
                 if task is not None:
                     started = replace(schedule, last_run_at=now, last_task_id=task.id)
-                    return Move(schedule=started, rows=rows, starts=[task])
+                    return Move(schedule=released(started), rows=rows, starts=[task])
             schedule = replace(schedule, run_count=schedule.run_count - 1)
-        return Move(schedule=schedule, rows=rows)
+        return Move(schedule=released(schedule), rows=rows)
 
     def _waiting(self, schedule: Schedule, at: datetime) -> Run | None:
         row = self._rows.get(run.run_id(schedule, at))
