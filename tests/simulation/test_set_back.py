@@ -172,6 +172,47 @@ async def test_a_retry_waits_as_long_as_it_was_to_wait(world: World) -> None:
     assert tries[1] - begun <= timedelta(seconds=31)
 
 
+async def test_a_workflow_waits_as_long_as_it_was_to_wait(world: World) -> None:
+    tries: list[Any] = []
+
+    async def fails_once() -> None:
+        tries.append(world.clock.now())
+        if len(tries) == 1:
+            raise rota.RetryableError("later", delay_seconds=30)
+
+    @world.app.workflow("tries_again")
+    async def tries_again(ctx: rota.Workflow) -> None:
+        await ctx.step(fails_once)
+
+    @world.app.workflow("sleeps")
+    async def sleeps(ctx: rota.Workflow) -> None:
+        await ctx.sleep(30)
+
+    @world.app.workflow("is_told")
+    async def is_told(ctx: rota.Workflow) -> str:
+        try:
+            return str(await ctx.receive("word", timeout=30))
+        except TimeoutError:
+            return "nobody came"
+
+    @world.app.workflow("sleeps_until")
+    async def sleeps_until(ctx: rota.Workflow) -> None:
+        await ctx.sleep(START + HOUR + MINUTE)
+
+    ahead(world)
+    kinds = ("tries_again", "sleeps", "is_told", "sleeps_until")
+    ids = [(await world.queue.start_workflow(kind)).id for kind in kinds]
+    async with world.running():
+        await asyncio.sleep(1)
+    back(world)
+    async with world.running():
+        await asyncio.sleep(35)
+        found = [await world.queue.get(id) for id in ids]
+        assert [task.status for task in found] == [TaskStatus.COMPLETED] * 3 + [TaskStatus.PENDING]
+        assert "the clock was set back: it counts from now" in [line.detail for line in found[0].history]
+        assert found[3].available_at == START + HOUR + MINUTE, "that time was asked for"
+
+
 async def test_a_worker_that_died_meanwhile_is_not_waited_for(world: World) -> None:
     ran = handle(world)
     stuck = asyncio.Event()

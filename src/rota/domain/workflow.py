@@ -37,9 +37,11 @@ from .model import (
     StepKind,
     Task,
     TaskStatus,
+    is_from_the_future,
 )
 from .serving import handlers_of
 from .task import NO_LEASE, Submission, admit, later, logged
+from .task import brought_back as task_brought_back
 
 MOST_STEPS = 10_000
 MOST_BYTES = 64 * 1024 * 1024
@@ -59,8 +61,8 @@ class StepStatus(StrEnum):
 class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
     """One thing that a workflow did or waits for, under the `key` by which its code asks for it. `number` is its place
     in the order in which the code got the answers; None: it has not got this one. `due_at` is when a wait ends or a
-    failed try is repeated; `updated_at` is when something of it was last recorded; `name` is the signal that is
-    received."""
+    failed try is repeated; `delay` is how long a wait was to be at most (None: until a time, or until an answer);
+    `updated_at` is when something of it was last recorded; `name` is the signal that is received."""
 
     task_id: str
     rewinds: int = 0
@@ -75,6 +77,7 @@ class Step(Record, frozen=True, kw_only=True, tag_field="record", tag="step.1"):
     updated_at: datetime
     started_at: datetime | None = None
     due_at: datetime | None = None
+    delay: timedelta | None = None
     completed_at: datetime | None = None
     child_id: str | None = None
     name: str | None = None
@@ -230,7 +233,26 @@ def open_wait(task: Task, wait: Wait, now: datetime) -> Step:
         due_at = later(now, wait.delay)
     step = _new_step(task, wait.key, wait.kind, now)
     child = child_id(task, wait.key) if wait.kind is StepKind.CHILD else None
-    return replace(step, due_at=due_at, name=wait.name, child_id=child, started_at=now)
+    return replace(step, due_at=due_at, delay=wait.delay, name=wait.name, child_id=child, started_at=now)
+
+
+def brought_back(task: Task, steps: Sequence[Step], now: datetime) -> tuple[Task, list[Step]]:
+    """A parked workflow after the clock was set back, and its steps that changed: what was to be waited for some time,
+    or is to be tried again, counts from now. What waits until a time keeps it."""
+    counted = [_from_now(step, now) for step in steps]
+    changed = [new for old, new in zip(steps, counted, strict=True) if new is not old]
+    times = [step.due_at for step in counted if step.due_at is not None and not step.is_over]
+    return task_brought_back(task, now, min(times, default=None)) if changed else task, changed
+
+
+def _from_now(step: Step, now: datetime) -> Step:
+    is_relative = step.delay is not None or step.kind in (StepKind.STEP, StepKind.UNDO)
+    if step.is_over or step.due_at is None or not is_relative:
+        return step
+    if not is_from_the_future(step.updated_at, now):
+        return step
+    left = max(step.due_at - step.updated_at, timedelta(0))
+    return replace(step, due_at=now + left, updated_at=now)
 
 
 def start_child(task: Task, step: Step, asked: Submission, now: datetime, limits: Limits) -> Task | Failure:

@@ -376,16 +376,19 @@ def archive(task: Task, now: datetime, actor: str) -> Task:
     return _moved(task, _change(task, now, TaskStatus.ARCHIVED, actor, ChangeType.ARCHIVED, was=task.status))
 
 
-def brought_back(task: Task, now: datetime) -> Task:
+def brought_back(task: Task, now: datetime, wakes_at: datetime | None = None) -> Task:
     """After the clock was set back: what was written while it was ahead counts from now. A task that waits becomes
-    ready as long after now as it was to wait; one that was submitted for a later time keeps that time, and so does a
-    workflow that is parked. A lease lasts as long as it was given for."""
+    ready as long after now as it was to wait; one that was submitted for a later time keeps that time. A workflow that
+    is parked goes on at `wakes_at`, if that is sooner. A lease lasts as long as it was given for."""
     change = _change(task, now, task.status, "scheduler", ChangeType.CLOCK_SET_BACK)
     if task.status is TaskStatus.RUNNING and task.lease_expires_at is not None:
         lease = max(task.lease_expires_at - task.updated_at, timedelta(0))
         return _moved(task, change, lease_expires_at=now + lease)
+    if task.waits_for:
+        is_sooner = wakes_at is not None and wakes_at < task.available_at
+        return _moved(task, change, available_at=wakes_at) if is_sooner else task
     is_for_later = len(task.history) == 1 and task.created_at < task.available_at
-    if task.status is not TaskStatus.PENDING or is_for_later or task.waits_for:
+    if task.status is not TaskStatus.PENDING or is_for_later:
         return task
     wait = max(task.available_at - task.updated_at, timedelta(0))
     return _moved(task, change, available_at=now + wait)

@@ -14,7 +14,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from ...domain import recurrence, schedule, task
+from ...domain import recurrence, schedule, task, workflow
 from ...domain.model import (
     Run,
     RunStatus,
@@ -25,6 +25,7 @@ from ...domain.model import (
 )
 from ...domain.recurrence import Timing
 from ...domain.schedule import Decision, after, alike, backfill, definition, run, watching
+from ...domain.workflow import Step
 from ...stores.base import Tx
 from ...stores.queries import (
     Cursor,
@@ -33,6 +34,7 @@ from ...stores.queries import (
     OutdatedZones,
     RunList,
     ScheduleList,
+    StepList,
     UpcomingTasks,
 )
 from ..work import as_work
@@ -41,6 +43,7 @@ from .buffer import SCHEDULER
 from .chains import linked_causes
 from .ending import Ending
 from .shared import Starter, audit, live_tasks, next_page, room_for_tasks
+from .workflows import EVERY_STEP
 
 ROWS_PER_TICK = 1_000
 ROWS_OF_ONE = 1_000
@@ -403,7 +406,7 @@ async def bring_back_tasks(tx: Tx, after: datetime | None, limit: int) -> tuple[
     """(where the next page begins, the tasks that became ready sooner)"""
     begin = tx.now if after is None else after
     page = await tx.find(UpcomingTasks(after=begin), limit)
-    moved = _bring_back(tx, page)
+    moved = await _bring_back(tx, page)
     if len(page) < limit:
         return None, moved
     return (begin if moved else page[-1].available_at), moved
@@ -412,10 +415,25 @@ async def bring_back_tasks(tx: Tx, after: datetime | None, limit: int) -> tuple[
 @as_work
 async def bring_back_leases(tx: Tx) -> list[Task]:
     """A worker that died while the clock was ahead is not waited for any longer than usual."""
-    return _bring_back(tx, await tx.find(LostLeases(at=None), LEASES))
+    return await _bring_back(tx, await tx.find(LostLeases(at=None), LEASES))
 
 
-def _bring_back(tx: Tx, found: list[Task]) -> list[Task]:
+async def _bring_back(tx: Tx, found: list[Task]) -> list[Task]:
     ahead = [each for each in found if is_from_the_future(each.updated_at, tx.now)]
-    changed = [(each, task.brought_back(each, tx.now)) for each in ahead]
-    return [tx.put(new) for old, new in changed if new is not old]
+    steps = [await _open_steps(tx, each) for each in ahead]
+    moved: list[Task] = []
+    for old, of_task in zip(ahead, steps, strict=True):
+        new, changed = task.brought_back(old, tx.now), list[Step]()
+        if old.waits_for:
+            new, changed = workflow.brought_back(old, of_task, tx.now)
+        moved += [tx.put(new)] if new is not old else []
+        for step in changed:
+            tx.put(step)
+    return moved
+
+
+async def _open_steps(tx: Tx, parked: Task) -> list[Step]:
+    if not parked.waits_for:
+        return []
+    steps = await tx.find(StepList(task_ids=(parked.id,)), EVERY_STEP)
+    return [step for step in steps if not step.is_over]
