@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from bucket.faulty import ManualClock
 from records import schedule, task
 from rota.domain.errors import Unavailable
 from rota.domain.model import TaskStatus
-from rota.stores.bucket.service.bucket import Bucket, FolderRequests, Taken
+from rota.stores.bucket.service.bucket import Bucket, Denied, FolderRequests, Taken
 from rota.stores.bucket.store import BucketStore
 from stores import EAGER, START, put
 
@@ -118,6 +119,58 @@ def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "schedules").rmdir()
     requests.put("schedules/a.json", b"2")
     assert requests.get("schedules/a.json").body == b"2"
+
+
+def _deleted(bucket: Path) -> None:
+    shutil.rmtree(bucket)
+
+
+def _moved(bucket: Path) -> None:
+    bucket.rename(bucket.with_name("moved"))
+
+
+def _replaced(bucket: Path) -> None:
+    copy = shutil.copytree(bucket, bucket.with_name("copy"))
+    bucket.rename(bucket.with_name("old"))
+    copy.rename(bucket)
+
+
+def _without_log(bucket: Path) -> None:
+    shutil.rmtree(bucket / "log")
+
+
+@pytest.mark.parametrize("happens", [_deleted, _moved, _replaced, _without_log])
+async def test_nothing_is_written_to_a_bucket_that_was_deleted_moved_or_replaced(
+    tmp_path: Path, happens: Callable[[Path], None]
+) -> None:
+    bucket = tmp_path / "bucket"
+    store = BucketStore(FolderRequests(bucket), ManualClock(START), EAGER)
+    await store.open()
+    await put(store, task("t1"))
+    happens(bucket)
+    left = sorted(bucket.rglob("*"))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="was deleted, moved or replaced while it was open"):
+            await put(store, task("t2"))
+    assert sorted(bucket.rglob("*")) == left, "no folder is made anew"
+    await store.close()
+
+
+def test_whether_a_bucket_that_goes_meanwhile_was_written_to_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = FolderRequests(tmp_path / "bucket")
+    requests.create("log/1.json", b"1")
+    link = os.link
+
+    def linked_then_moved(source: Path, target: Path) -> None:
+        link(source, target)
+        (tmp_path / "bucket").rename(tmp_path / "moved")
+
+    monkeypatch.setattr(os, "link", linked_then_moved)
+    with pytest.raises(Unavailable, match="was deleted, moved or replaced") as told:
+        requests.create("log/2.json", b"2")
+    assert not isinstance(told.value, Denied)
 
 
 async def test_no_entry_of_the_log_names_what_is_not_on_the_disk(tmp_path: Path, calls: list[Call]) -> None:

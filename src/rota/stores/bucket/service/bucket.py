@@ -122,12 +122,16 @@ class MemoryRequests(Requests):
 
 class FolderRequests(Requests):
     """A folder of one machine. An object is on the disk before it counts: the text, then its name, and the names of its
-    folders. So an entry of the log never names a segment that was lost in a power cut."""
+    folders. So an entry of the log never names a segment that was lost in a power cut.
+
+    A folder that is no longer the one that was opened, or whose log is not, is refused: it would be made anew, with a
+    log that begins in the middle, and nobody could read what was acknowledged."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         super().__init__(self._folder.as_uri(), None, None)
         self._synced: set[Path] = set()
+        self._opened: dict[Path, tuple[int, int]] = {}
         with suppress(FileNotFoundError):
             self._open_folder()
 
@@ -149,6 +153,7 @@ class FolderRequests(Requests):
         self, key: str, chunks: Iterable[bytes], name: Callable[[Path, Path], None], suffix: str | None = None
     ) -> None:
         """Write the text to the disk, then give it its name. So no reader ever finds half of it."""
+        self._check_place()
         path = self._folder / key
         suffix = suffix or f"#{os.getpid()}{get_ident()}"
         unfinished = path.with_name(path.name + suffix)
@@ -162,6 +167,26 @@ class FolderRequests(Requests):
             unfinished.unlink(missing_ok=True)
         with suppress(FileNotFoundError):  # removed already by another, with its folder
             _sync(path.parent)
+        if (problem := self._gone()) is not None:  # it may have been written, before or after that
+            raise Unavailable(problem, is_final=True)
+
+    def _check_place(self) -> None:
+        if (problem := self._gone()) is not None:
+            raise Denied(problem, is_final=True)
+
+    def _gone(self) -> str | None:
+        """The problem, if the path of the folder or of its log leads to another folder by now, or to none."""
+        for folder in (self._folder, self._folder / "log"):
+            identity = _identity(folder)
+            known = (
+                self._opened.get(folder) if identity is None else self._opened.setdefault(folder, identity)
+            )
+            if known != identity:
+                return (
+                    f"{folder} was deleted, moved or replaced while it was open, so nothing is written to it: put it"
+                    " back, or stop what uses the old one and open the store anew"
+                )
+        return None
 
     def _open_new(self, unfinished: Path) -> IO[bytes]:
         """Open a file. Another process may just be removing its empty folder; then a new folder is made."""
@@ -244,9 +269,19 @@ class FolderRequests(Requests):
 
     def _open_folder(self) -> None:
         """Open the folder. A reader makes none: FileNotFoundError if it is not there."""
+        self._check_place()
         if self._repeating is None:
             self._folder.stat()
             self._repeating = self._once = LocalStore(str(self._folder), mkdir=True)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """A value that no other folder has; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _sync(path: Path) -> None:
