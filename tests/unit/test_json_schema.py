@@ -42,6 +42,15 @@ def test_what_fits(value: Any) -> None:
     check_against(PERSON, value, "input")
 
 
+@pytest.mark.parametrize("value", [1e16, -1e300, 2**63, 10**400])
+@pytest.mark.parametrize(
+    "schema", [True, {}, {"type": "number"}, {"exclusiveMinimum": -1e301}, {"anyOf": [{"type": "integer"}]}]
+)
+def test_large_numbers_fit(schema: Any, value: Any) -> None:
+    """From 2**53 on, a float less one is the same float; an int may be larger than any float."""
+    check_against(schema, value, "input")
+
+
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [

@@ -35,7 +35,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
-    "integer": lambda value: _is_number(value) and float(value).is_integer(),
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
     "number": lambda value: _is_number(value),
 }
 MOST_STEPS = 100_000
@@ -185,9 +185,8 @@ def _check_size(schema: dict[str, Any], value: Any, field: str) -> None:
     if value < schema.get("minimum", value) or value > schema.get("maximum", value):
         bounds = f"from {schema.get('minimum', '…')} to {schema.get('maximum', '…')}"
         raise Invalid(field, f"{_shown(value)} is out of range", f"accepted are numbers {bounds}")
-    if value <= schema.get("exclusiveMinimum", value - 1) or value >= schema.get(
-        "exclusiveMaximum", value + 1
-    ):
+    lowest, highest = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if (lowest is not None and value <= lowest) or (highest is not None and value >= highest):
         bounds = (
             f"above {schema.get('exclusiveMinimum', '…')} and below {schema.get('exclusiveMaximum', '…')}"
         )
