@@ -178,6 +178,19 @@ async def test_a_large_answer_is_bounded(bench: Bench) -> None:
     assert after - before < 50 * 1024
 
 
+@pytest.mark.parametrize(
+    "body", [b"9" * 30, b'{"a": [1e5, -9223372036854775809]}', b"[" * 64 + b"]" * 64, b"[" * 9000 + b"]" * 9000]
+)
+@pytest.mark.parametrize("status", [200, 404])
+async def test_json_that_no_record_can_hold_is_kept_as_text(bench: Bench, body: bytes, status: int) -> None:
+    async with Misbehaving().listening() as server:
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        server.answers["/odd"] = head.encode() + body
+        done = await bench.http(f"{server.url}/odd", max_retries=2)
+    assert done.status is (TaskStatus.COMPLETED if status == 200 else TaskStatus.FAILED)
+    assert done.output["body"] == body.decode()
+
+
 async def test_redirects_are_counted(bench: Bench) -> None:
     async with Misbehaving().listening() as server:
         done = await bench.http(f"{server.url}/redirect/3")

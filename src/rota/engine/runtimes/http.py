@@ -27,6 +27,7 @@ import httpcore
 import httpx
 import msgspec
 
+from ...domain.checks import plain
 from ...domain.errors import Invalid, PermanentError
 from ...domain.runtimes import FilledRequest, HttpRequest, fill, secrets_of, signature_headers
 from ..executor import AttemptFailed, Context
@@ -293,13 +294,15 @@ def _asked_delay(text: str, now: datetime) -> timedelta | None:
 
 
 def _body(text: str, content_type: str) -> Any:
-    """JSON as what it says, anything else as text."""
+    """JSON as what it says, anything else as text; also JSON that no record can hold, which is too deep or has numbers
+    of more than 64 bits: a server that answered so has answered."""
     if not content_type.partition(";")[0].strip().lower().endswith("json"):
         return text
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        answer: dict[str, Any] = plain("body", {"body": msgspec.json.decode(text)}, most=2 * KEPT)
+    except (msgspec.DecodeError, RecursionError, Invalid):
         return text
+    return answer["body"]
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
