@@ -62,7 +62,8 @@ async def test_forms_and_plain_text(bench: Bench) -> None:
     [
         ({}, "BadRequest: input.x: it is not there, and the request asks for it"),
         ({"x": ".."}, "BadRequest: input: it would lead to another path of the url; give no . or .. there"),
-        ({"x": "a\r\nEvil: 1"}, "BadRequest: input: the header X-Name would not be one line"),
+        ({"x": "a\r\nEvil: 1"}, "BadRequest: input: the header X-Name cannot hold it; give one line of"),
+        ({"x": "José"}, "BadRequest: input: the header X-Name cannot hold it; give one line of printable ASCII"),
     ],
 )
 async def test_an_input_that_cannot_stand_there_fails_for_good(
@@ -243,6 +244,24 @@ async def test_secrets_are_found_however_the_answer_repeats_them(
         ]
     assert told.output["body"] == {"you sent": ["***"], "***": 1}
     assert large.output["body"] == "x" * (http.KEPT - 3) + "***"
+
+
+@pytest.mark.parametrize("value", ["from a file\n", "pässword"])
+async def test_a_secret_that_no_header_can_hold_is_named(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("ROTA_SECRET_TOKEN", value)
+    async with Misbehaving().listening() as server:
+        done = await bench.http({"url": server.url, "headers": {"Authorization": "Bearer secret:TOKEN"}})
+    assert str(done.error).startswith("BadRequest: secret:TOKEN: the header Authorization cannot hold it; give one")
+    assert value not in str(done)
+
+
+async def test_blanks_around_a_header_are_left_out(bench: Bench) -> None:
+    async with Misbehaving().listening() as server:
+        done = await bench.http({"url": server.url, "headers": {"X-Name": " {{input.x}} "}}, {"x": " Ada "})
+    assert done.status is TaskStatus.COMPLETED
+    assert server.asked[0].headers["x-name"] == "Ada"
 
 
 async def test_what_an_input_says_is_no_secret(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,7 @@ _PART = re.compile(r"\{\{(?P<path>.*?)\}\}|secret:(?P<secret>[A-Za-z_][A-Za-z0-9
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "idempotency-key"))
 _ACCEPTED = "accepted are {{input}} and {{input.field}}"
+_ONE_LINE = "give one line of printable ASCII characters"
 
 
 class FilledRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +112,7 @@ def check_request(request: HttpRequest) -> None:
         if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
             raise Invalid(place, f"{name!r:.60} cannot be set", "give names of headers of your own")
         if not _is_line(value):
-            raise Invalid(place, f"{name} is not one line of text", "give printable characters")
+            raise Invalid(place, f"{name} is not one line of text", _ONE_LINE)
     if _is_plain_text(request) and _BRACES.search(request.body):
         problem = "a body that is plain text has no placeholders: nothing says how to encode them"
         raise Invalid("command.body", problem, "give JSON, or a form")
@@ -169,9 +170,12 @@ def _filled_header(name: str, value: str, input: Any, secrets: Mapping[str, str]
     def part(found: re.Match[str]) -> str:
         return _text(_value(found["path"], input)) if found["secret"] is None else secrets[found["secret"]]
 
-    made = _PART.sub(part, value)
+    for secret in (each["secret"] for each in _PART.finditer(value) if each["secret"] is not None):
+        if not _is_line(secrets[secret]):
+            raise Invalid(f"secret:{secret}", f"the header {name} cannot hold it", _ONE_LINE)
+    made = _PART.sub(part, value).strip()  # no header begins or ends with a blank
     if not _is_line(made):
-        raise Invalid("input", f"the header {name} would not be one line", "give text without line breaks")
+        raise Invalid("input", f"the header {name} cannot hold it", _ONE_LINE)
     return made
 
 
