@@ -63,7 +63,10 @@ async def test_forms_and_plain_text(bench: Bench) -> None:
         ({}, "BadRequest: input.x: it is not there, and the request asks for it"),
         ({"x": ".."}, "BadRequest: input: it would lead to another path of the url; give no . or .. there"),
         ({"x": "a\r\nEvil: 1"}, "BadRequest: input: the header X-Name cannot hold it; give one line of"),
-        ({"x": "José"}, "BadRequest: input: the header X-Name cannot hold it; give one line of printable ASCII"),
+        (
+            {"x": "José"},
+            "BadRequest: input: the header X-Name cannot hold it; give one line of printable ASCII",
+        ),
     ],
 )
 async def test_an_input_that_cannot_stand_there_fails_for_good(
@@ -180,7 +183,8 @@ async def test_a_large_answer_is_bounded(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"9" * 30, b'{"a": [1e5, -9223372036854775809]}', b"[" * 64 + b"]" * 64, b"[" * 9000 + b"]" * 9000]
+    "body",
+    [b"9" * 30, b'{"a": [1e5, -9223372036854775809]}', b"[" * 64 + b"]" * 64, b"[" * 9000 + b"]" * 9000],
 )
 @pytest.mark.parametrize("status", [200, 404])
 async def test_json_that_no_record_can_hold_is_kept_as_text(bench: Bench, body: bytes, status: int) -> None:
@@ -253,7 +257,9 @@ async def test_a_secret_that_no_header_can_hold_is_named(
     monkeypatch.setenv("ROTA_SECRET_TOKEN", value)
     async with Misbehaving().listening() as server:
         done = await bench.http({"url": server.url, "headers": {"Authorization": "Bearer secret:TOKEN"}})
-    assert str(done.error).startswith("BadRequest: secret:TOKEN: the header Authorization cannot hold it; give one")
+    assert str(done.error).startswith(
+        "BadRequest: secret:TOKEN: the header Authorization cannot hold it; give one"
+    )
     assert value not in str(done)
 
 
@@ -372,6 +378,24 @@ def test_addresses_that_are_public(address: str) -> None:
         ("https://user:pass@example.com/", "command.url: it holds credentials"),
         ("https://example.com/a#b", "command.url: it holds a blank, a # or"),
         ("FETCH https://example.com/", "command.method: "),
+        ({"url": "https://e.com", "method": "GET\n"}, "command.method: "),
+        (
+            "https://e.com/{{input.x",
+            "command.url: it holds a { that belongs to no placeholder; accepted are {{input}}",
+        ),
+        (
+            "https://e.com/{input.x}",
+            "command.url: it holds a { that belongs to no placeholder; accepted are {{input}}",
+        ),
+        (
+            "https://e.com/?key=secret:A",
+            "command.url: 'secret:A' would be sent as it is; secrets stand in headers only",
+        ),
+        (
+            {"url": "https://e.com", "body": {"a": ["secret:A"]}},
+            "command.body: 'secret:A' would be sent as it is",
+        ),
+        ({"url": "https://e.com", "signing_secret": "secret:A\n"}, "command.signing_secret: "),
         (
             "https://example.com/{{ output.x }}",
             "command: '{{ output.x }}' is not a placeholder; accepted are",
@@ -401,6 +425,12 @@ async def test_a_request_that_cannot_be_is_refused(bench: Bench, command: Any, s
     with pytest.raises(Invalid) as refused:
         await bench.queue.create_template("x", runtime="http", command=command)
     assert str(refused.value).startswith(sentence)
+
+
+async def test_a_body_may_mention_a_secret(bench: Bench) -> None:
+    await bench.queue.create_template(
+        "x", runtime="http", command={"url": "https://e.com", "body": "ask for secret:A, please"}
+    )
 
 
 def test_a_method_may_stand_before_the_url() -> None:

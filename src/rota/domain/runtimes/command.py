@@ -13,6 +13,7 @@ not looked at again.
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -22,7 +23,8 @@ import msgspec
 from ..errors import Invalid
 
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$")]
+# here and below: `$` alone would let a line break at the end pass
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}(?!\n)$")]
 ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
@@ -47,13 +49,13 @@ class HttpRequest(
     a header, and as `signing_secret`, for a secret of the worker."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=8000)]
-    method: Annotated[str, msgspec.Meta(pattern="^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$")] = "GET"
+    method: Annotated[str, msgspec.Meta(pattern=r"^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)(?!\n)$")] = "GET"
     headers: Annotated[dict[str, str], msgspec.Meta(max_length=100)] = {}
     body: Any = None
     max_redirects: Annotated[int, msgspec.Meta(ge=0, le=20)] = 5
-    signing_secret: Annotated[str, msgspec.Meta(pattern="^secret:[A-Za-z_][A-Za-z0-9_]{0,200}$")] | None = (
-        None
-    )
+    signing_secret: (
+        Annotated[str, msgspec.Meta(pattern=r"^secret:[A-Za-z_][A-Za-z0-9_]{0,200}(?!\n)$")] | None
+    ) = None
 
 
 Command = ShellCommand | HttpRequest
@@ -84,6 +86,7 @@ FORM = "application/x-www-form-urlencoded"
 _BRACES = re.compile(r"\{\{(.*?)\}\}")
 _PATH = re.compile(r"\s*input((?:\.[A-Za-z0-9_-]{1,200})*)\s*")
 _PART = re.compile(r"\{\{(?P<path>.*?)\}\}|secret:(?P<secret>[A-Za-z_][A-Za-z0-9_]*)")
+_SECRET = re.compile(r"secret:[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "idempotency-key"))
 _ACCEPTED = "accepted are {{input}} and {{input.field}}"
@@ -107,6 +110,9 @@ def check_request(request: HttpRequest) -> None:
             if not _PATH.fullmatch(found[1]):
                 raise Invalid("command", f"{found[0]!r:.60} is not a placeholder", _ACCEPTED)
     check_url(request.url, "command.url")
+    if brace := re.search(r"[{}]", _BRACES.sub("", request.url)):
+        raise Invalid("command.url", f"it holds a {brace[0]} that belongs to no placeholder", _ACCEPTED)
+    _check_no_secret(request)
     for name, value in request.headers.items():
         place = "command.headers"
         if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
@@ -116,6 +122,15 @@ def check_request(request: HttpRequest) -> None:
     if _is_plain_text(request) and _BRACES.search(request.body):
         problem = "a body that is plain text has no placeholders: nothing says how to encode them"
         raise Invalid("command.body", problem, "give JSON, or a form")
+
+
+def _check_no_secret(request: HttpRequest) -> None:
+    """Refused, if a secret stands where it would be sent as it is written. A text that only mentions one may stay."""
+    in_url = _SECRET.search(unquote(request.url))
+    in_body = next((text for text in _texts([request.body]) if _SECRET.fullmatch(text.strip())), None)
+    for field, found in (("command.url", in_url and in_url[0]), ("command.body", in_body)):
+        if found is not None:
+            raise Invalid(field, f"{found!r:.60} would be sent as it is", "secrets stand in headers only")
 
 
 def secrets_of(request: HttpRequest) -> set[str]:
@@ -282,9 +297,9 @@ _WORDS = {
 _TYPE = re.compile(rf"`((?:{'|'.join(_WORDS)})(?: \| (?:{'|'.join(_WORDS)}))*)`")
 _PATTERNS = {
     "^/": "that begins with /",
-    "^[A-Za-z_][A-Za-z0-9_]{0,254}$": "of letters, digits and _ that does not begin with a digit",
-    "^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$": "that is GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS",
-    "^secret:[A-Za-z_][A-Za-z0-9_]{0,200}$": "such as secret:NAME",
+    r"^[A-Za-z_][A-Za-z0-9_]{0,254}(?!\n)$": "of letters, digits and _ that does not begin with a digit",
+    r"^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)(?!\n)$": "that is GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS",
+    r"^secret:[A-Za-z_][A-Za-z0-9_]{0,200}(?!\n)$": "such as secret:NAME",
 }
 
 
@@ -292,7 +307,7 @@ def _in_words(problem: str) -> str:
     """A sentence of msgspec's, such as "expected `str | array`, got `int`", without names of types and patterns."""
     said, matching, pattern = problem.partition(" matching regex ")
     if matching:
-        said += f" {_PATTERNS.get(pattern.strip(chr(39)), 'of another form')}"
+        said += f" {_PATTERNS.get(literal_eval(pattern), 'of another form')}"
     return _TYPE.sub(lambda found: " or ".join(_WORDS[each] for each in found[1].split(" | ")), said)
 
 
