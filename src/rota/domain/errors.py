@@ -19,7 +19,7 @@ RotaError                     code: stable, for programs; str(): one sentence, f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .model import Failure
@@ -103,6 +103,14 @@ class RotaError(Exception):
     def __init__(self, message: str, /, **details: object) -> None:
         super().__init__(message)
         self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as it is: it cannot be made again from its sentence."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(error: type[RotaError], args: tuple[object, ...]) -> RotaError:
+    return error.__new__(error, *args)
 
 
 class Refused(RotaError):
