@@ -42,6 +42,26 @@ async def told_async(context: rota.Context) -> str:
     return "done"
 
 
+@app.task("leave", run_in="process", max_retries=0)
+def leave(folder: str, context: rota.Context) -> str:
+    os.chdir(folder)
+    Path("page.txt").write_text("from a file")
+    context.artifact("page.txt", Path("page.txt"))
+    context.artifact("raw", memoryview(b"bytes"), media_type="application/x-raw")
+    Path("page.txt").unlink()  # it was stored when the call returned
+    try:
+        context.artifact("", b"")
+    except rota.RotaError as problem:
+        return str(problem)
+    return "accepted"
+
+
+@app.task("leave.async", run_in="process", max_retries=0)
+async def leave_async(context: rota.Context) -> int:
+    context.artifact("not awaited", "x" * 10_000)
+    return (await context.artifact("awaited", "abc")).size
+
+
 @app.task("raise", run_in="process", max_retries=3)
 def raising(how: str) -> Any:
     match how:
@@ -51,6 +71,8 @@ def raising(how: str) -> Any:
             raise rota.PermanentError("never")
         case "reschedule":
             raise rota.RescheduleError(delay_seconds=50)
+        case "invalid":
+            raise rota.Invalid("day", "there is no such day", "give another")
         case "odd":
             raise Odd(1, 2)
         case "exit":

@@ -52,6 +52,24 @@ async def test_what_it_returns_and_reports_arrives_from_one_warm_process(bench: 
     assert (await runs("pid")).output == first.output
 
 
+async def test_what_it_leaves_is_stored_by_its_worker(bench: Bench, tmp_path: Path) -> None:
+    runs = Runs(bench)
+    done = await runs("leave", {"folder": str(tmp_path)})
+    assert str(done.output).startswith("name: ")
+    found = {each.name: each.media_type for each in await bench.queue.artifacts(done.id)}
+    assert found.keys() == {"result", "page.txt", "raw"}
+    assert found["raw"] == "application/x-raw"
+    opened = await bench.queue.open_artifact(done.id, "page.txt")
+    assert await opened.read() == b"from a file"
+    done = await runs("leave.async")
+    assert done.output == 3
+    assert {each.name for each in await bench.queue.artifacts(done.id)} == {
+        "result",
+        "not awaited",
+        "awaited",
+    }
+
+
 def _next_look(found: list[Any], child: Child) -> Any:
     return found.pop()
 
@@ -82,6 +100,8 @@ async def test_what_it_raises_decides_as_anywhere(bench: Bench) -> None:
     unfit = await runs("raise", {"how": "unfit"})
     assert "cannot be stored" in str(unfit.error)
     assert "local object" in str((await runs("raise", {"how": "lambda"})).error)
+    invalid = await runs("raise", {"how": "invalid"})
+    assert str(invalid.error) == "Invalid: day: there is no such day; give another"
 
 
 async def test_a_process_that_dies_is_a_failed_attempt(bench: Bench) -> None:

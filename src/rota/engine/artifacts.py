@@ -57,13 +57,18 @@ async def leave(
     return await commit(store, clock, leave_artifact(task, checked, facts))
 
 
-def _opened(source: object) -> IO[bytes]:
+def check_source(source: object) -> Source:
+    if not isinstance(source, (str, bytes, bytearray, memoryview, os.PathLike)):
+        raise Invalid("source", f"{shown(source)} cannot be left", "give bytes, a text or a pathlib.Path")
+    return source
+
+
+def _opened(given: object) -> IO[bytes]:
+    source = check_source(given)
     if isinstance(source, str):
         return BytesIO(check_text("source", source, most=rules.MOST_BYTES).encode())
     if isinstance(source, (bytes, bytearray, memoryview)):
         return BytesIO(source)
-    if not isinstance(source, os.PathLike):
-        raise Invalid("source", f"{shown(source)} cannot be left", "give bytes, a text or a pathlib.Path")
     try:
         if not stat.S_ISREG(os.stat(source).st_mode):
             raise Invalid("source", f"{os.fspath(source)} is not a file", "give the path of one")

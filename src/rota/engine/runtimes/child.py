@@ -17,20 +17,22 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import spawn
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, cast
 
 from ...domain.errors import PermanentError
-from ...domain.model import LogLine, Task
+from ...domain.model import Artifact, LogLine, Task
+from ..artifacts import Source, check_source
 from ..clock import SystemClock
-from ..executor import Context, Execution, StopReason
-from ..guard import is_a, name_of, text_of, traceback_of
+from ..executor import Context, Execution, Leaving, StopReason
+from ..guard import traceback_of
 from . import processes
-from .processes import LENGTH, Begin, Begun, Ended, Reported, Stop, framed
+from .processes import LENGTH, Begin, Begun, Ended, Leave, Left, Reported, Stop, carried, framed
 
 _here: list[Context] = []
 
@@ -43,12 +45,14 @@ def context_here() -> Context:
 class Here:
     """A call: as much of an execution as its context needs, if it has one. What that is told goes to the worker."""
 
-    def __init__(self, begin: Begin, say: Callable[[Any], None]) -> None:
+    def __init__(self, begin: Begin, say: Callable[[Any], bool]) -> None:
         self.begin = begin
         self.stopping: StopReason | None = None
         self.lease: Any = None
         self.progress: Any = None
         self.logs: tuple[LogLine, ...] = ()
+        self.left: SimpleQueue[Left] = SimpleQueue()
+        self._leaving = threading.Lock()
         self._say = say
 
     @property
@@ -64,12 +68,42 @@ class Here:
         self.lease, self.progress, self.logs = None, None, ()
         self._say(Reported(reports))
 
+    def leave(self, asked: Leave) -> Artifact:
+        """Have the worker store it, and wait for that. One at a time: answers come in the order of the questions."""
+        with self._leaving:
+            if not self._say(asked):
+                raise RuntimeError("a copy that the function has forked leaves no artifacts")
+            stored, error = pickle.loads(self.left.get().answer)
+        if error is not None:
+            raise error
+        return cast(Artifact, stored)
+
     async def flush(self) -> None:
         """It was said at once; the worker stores it within a second or so."""
 
     def call(self, coroutine: Any) -> Any:
         coroutine.close()
         raise RuntimeError("context.call works in threads only: a process is not on the worker's loop")
+
+
+class ContextHere(Context):
+    """The context of a function in a process."""
+
+    def artifact(self, name: str, source: Source, *, media_type: str | None = None) -> Leaving:
+        """As elsewhere, but it is always stored when this returns: nothing else goes on in a process meanwhile."""
+        call = cast(Here, self._execution)
+        return Arrived(call.leave(Leave(name=name, source=_sendable(source), media_type=media_type)))
+
+
+class Arrived(Leaving):
+    """An artifact that has arrived."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+
+    def __await__(self) -> Generator[Any, None, Artifact]:
+        yield from ()
+        return self._artifact
 
 
 class NoQueue:
@@ -111,6 +145,8 @@ class Child:
                 if isinstance(heard, Begin):
                     self._execution = Here(heard, self._say)
                     self._calls.put(self._execution)
+                elif isinstance(heard, Left) and (call := self._execution) is not None:
+                    call.left.put(heard)
                 elif isinstance(heard, Stop):
                     self._stop(StopReason(heard.reason))
         finally:  # the worker is gone
@@ -138,12 +174,14 @@ class Child:
             raise EOFError
         return pickle.loads(self._reading.read(*LENGTH.unpack(head)))
 
-    def _say(self, message: Any) -> None:
+    def _say(self, message: Any) -> bool:
+        """False: a copy has nobody to say it to."""
         if self._is_copy:
-            return
+            return False
         data = framed(message)
         with self._saying:
             self._link.sendall(data)
+        return True
 
     def _ended(self, call: Here) -> Ended:
         try:
@@ -159,7 +197,7 @@ class Child:
     def _called(self, call: Here) -> Any:
         begin = call.begin
         if begin.task is not None:
-            _here[:] = [Context(cast(Execution, call), NoQueue(), SystemClock().now)]
+            _here[:] = [ContextHere(cast(Execution, call), NoQueue(), SystemClock().now)]
         if begin.module == "__main__":
             self._import_main()
         function = function_named(begin.module, begin.name)
@@ -191,16 +229,15 @@ class Child:
 
 
 def _failed(error: BaseException) -> Ended:
-    """With the error itself if it can be carried; else with one that says what it was."""
-    shown = traceback_of(error)
-    try:
-        answer = pickle.dumps((None, error))
-        pickle.loads(answer)
-    except BaseException:  # to carry it may run its code
-        sentence = f"{name_of(error)}: {text_of(error)}"
-        told = PermanentError(sentence) if is_a(error, PermanentError) else RuntimeError(sentence)
-        answer = pickle.dumps((None, told))
-    return Ended(answer=answer, traceback=shown)
+    return Ended(answer=carried(error), traceback=traceback_of(error))
+
+
+def _sendable(source: object) -> Any:
+    """A source as the worker, which may be in another folder, can read it."""
+    checked = check_source(source)
+    if isinstance(checked, os.PathLike):
+        return Path(checked).absolute()
+    return bytes(checked) if isinstance(checked, memoryview) else checked
 
 
 @contextmanager

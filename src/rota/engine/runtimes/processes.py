@@ -30,6 +30,7 @@ from ...domain.errors import PermanentError
 from ...domain.model import Task
 from ..clock import wait_for_any
 from ..executor import AttemptFailed, Context, StopReason
+from ..guard import is_a, name_of, text_of
 from ..handlers.functions import running
 
 LENGTH = struct.Struct(">I")
@@ -61,11 +62,37 @@ class Reported(msgspec.Struct, frozen=True):
     reports: tuple[Any, Any, Any]
 
 
+class Leave(msgspec.Struct, frozen=True, kw_only=True):
+    """Store an artifact for the function, which waits for `Left`. The path of a file is absolute."""
+
+    name: str
+    source: Any
+    media_type: str | None
+
+
+class Left(msgspec.Struct, frozen=True):
+    """How that went: pickled (record, error)."""
+
+    answer: bytes
+
+
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How it ended: pickled (value, error), and what the error looked like where it was raised."""
 
     answer: bytes
     traceback: str | None = None
+
+
+def carried(error: BaseException) -> bytes:
+    """Pickled (None, error): the error itself if it can be carried; else one that says what it was."""
+    try:
+        answer = pickle.dumps((None, error))
+        pickle.loads(answer)
+    except BaseException:  # to carry it may run its code
+        sentence = f"{name_of(error)}: {text_of(error)}"
+        told = PermanentError(sentence) if is_a(error, PermanentError) else RuntimeError(sentence)
+        return pickle.dumps((None, told))
+    return answer
 
 
 def framed(message: Any) -> bytes:
@@ -189,6 +216,8 @@ class Process:
                 context.handler_begins()
             elif isinstance(heard, Reported):
                 context.take_reports(heard.reports)
+            elif isinstance(heard, Leave):
+                self._say(await _left(heard, context))
 
     async def _heard(self) -> Any:
         assert self._streams is not None, "it is linked"
@@ -226,6 +255,14 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
+
+
+async def _left(asked: Leave, context: Context) -> Left:
+    try:
+        record = await context.artifact(asked.name, asked.source, media_type=asked.media_type)
+    except Exception as problem:
+        return Left(carried(problem))
+    return Left(pickle.dumps((record, None)))
 
 
 def _pickled(function: Callable[..., Any], args: Any, kwargs: Any) -> bytes:
