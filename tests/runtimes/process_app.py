@@ -62,6 +62,10 @@ async def leave_async(context: rota.Context) -> int:
     return (await context.artifact("awaited", "abc")).size
 
 
+@app.task("asks.queue", run_in="process")
+def asks_queue(queue: rota.Queue) -> None: ...
+
+
 @app.task("raise", run_in="process", max_retries=3)
 def raising(how: str) -> Any:
     match how:

@@ -99,9 +99,20 @@ async def test_what_it_raises_decides_as_anywhere(bench: Bench) -> None:
     assert str((await runs("raise", {"how": "exit"})).error) == "SystemExit: 3"
     unfit = await runs("raise", {"how": "unfit"})
     assert "cannot be stored" in str(unfit.error)
-    assert "local object" in str((await runs("raise", {"how": "lambda"})).error)
+    unfit = await runs("raise", {"how": "lambda"})
+    assert unfit.status is TaskStatus.FAILED
+    sentence = "PermanentError: the result of raising cannot be sent from its process: "
+    assert str(unfit.error).startswith(sentence)
     invalid = await runs("raise", {"how": "invalid"})
     assert str(invalid.error) == "Invalid: day: there is no such day; give another"
+
+
+async def test_a_queue_cannot_be_asked_for(bench: Bench) -> None:
+    refused = await Runs(bench)("asks.queue")
+    assert str(refused.error) == (
+        "PermanentError: the arguments of asks_queue cannot be sent to a process: "
+        "a queue belongs to its process; open one there with rota.connect()"
+    )
 
 
 async def test_a_process_that_dies_is_a_failed_attempt(bench: Bench) -> None:

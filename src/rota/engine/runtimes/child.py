@@ -187,7 +187,7 @@ class Child:
         try:
             with memory_limited(call.begin.memory_limit):
                 value = self._called(call)
-            return Ended(answer=pickle.dumps((value, None)))
+            return Ended(answer=_answer(call.begin.name, value))
         except BaseException as error:  # whatever it is, it belongs to the worker
             return _failed(error)
         finally:
@@ -226,6 +226,13 @@ class Child:
             value.close()
             raise asyncio.CancelledError("asked to end before it began")
         return await value
+
+
+def _answer(name: str, value: Any) -> bytes:
+    try:
+        return pickle.dumps((value, None))
+    except Exception as problem:
+        raise PermanentError(f"the result of {name} cannot be sent from its process: {problem}") from problem
 
 
 def _failed(error: BaseException) -> Ended:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ...domain.errors import Invalid
 from ...domain.tenants import check_tenant
@@ -51,6 +51,10 @@ class Queue(
 
     async def close(self) -> None:
         await self.store.close()
+
+    def __reduce__(self) -> NoReturn:
+        """A handler in a process that asks for a queue is told what to do instead."""
+        raise TypeError("a queue belongs to its process; open one there with rota.connect()")
 
     def for_tenant(self, tenant: str) -> Queue:
         """The same store, for another tenant. Closing either closes the store of both."""
