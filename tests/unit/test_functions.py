@@ -395,12 +395,18 @@ def test_a_wrong_input_is_refused_where_the_handler_is_known() -> None:
         wrong = {"to": ["a", "b", 5]}
         await queue.create_schedule("daily", task_type="send", input={"to": []}, cron="@daily")
         await queue.create_template("letter", "send", parameters={"to": []})
+        letter, wrong_letter = (
+            rota.TemplateTarget(template_id="letter", input=each) for each in (None, wrong)
+        )
+        await queue.create_schedule("letters", target=letter, cron="@daily")
         calls: list[Callable[[], Awaitable[Any]]] = [
             lambda: queue.submit("send", wrong),
             lambda: queue.create_schedule("s", task_type="send", input=wrong, interval=60),
             lambda: queue.update_schedule("daily", input=wrong),
             lambda: queue.trigger_schedule("daily", wrong),
             lambda: queue.execute_template("letter", wrong),
+            lambda: queue.create_schedule("s", target=wrong_letter, interval=60),
+            lambda: queue.update_schedule("letters", target=wrong_letter),
             lambda: queue.for_tenant("acme").submit("send", wrong),
         ]
         for call in calls:
@@ -408,7 +414,7 @@ def test_a_wrong_input_is_refused_where_the_handler_is_known() -> None:
                 await call()
         with pytest.raises(rota.Invalid, match=r"^tasks\[1\].input.to\[2\]: expected a text, got 5$"):
             await queue.submit_many([("send", {"to": []}), ("send", wrong)])
-        assert (await queue.count(), await queue.count_schedules()) == (0, 1)
+        assert (await queue.count(), await queue.count_schedules()) == (0, 2)
         await queue.submit("unknown", wrong)
 
     play(app, scenario, work=False)

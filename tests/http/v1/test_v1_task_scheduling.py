@@ -48,6 +48,16 @@ def test_a_schedule_has_parameters_of_its_own_which_must_fit(api: Api) -> None:
     assert target == TemplateTarget(template_id=task.id, input={"day": 1})
 
 
+def test_parameters_that_the_function_cannot_take_are_refused(still: Api) -> None:
+    task = still.task()
+    wrong = {"parameters": {"keep": "long"}}
+    later = {"schedule_at": "2099-01-01T00:00:00Z", **wrong}
+    hourly = {"schedule_type": "interval", "interval_seconds": 3600, **wrong}
+    for path, body in (("$execute", wrong), ("$execute", later), ("$schedule", hourly)):
+        refused = still.refused("POST", f"{task.path}/{path}", body)
+        assert refused["detail"] == "input.keep: expected a whole number, got 'long'"
+
+
 def test_list_schedules_for_task(still: Api) -> None:
     task, other = still.task(), still.task()
     assert task.schedules() == []

@@ -36,7 +36,7 @@ from ...domain.model import (
 )
 from ...domain.recurrence import Covered, Timing
 from ...domain.schedule import after, backfill, calendars, definition, run, spread, watching
-from ...domain.template import check_runs, known_target
+from ...domain.template import check_runs, known_target, overlaid
 from ...stores.base import Tx, Work
 from ...stores.queries import RunList, ScheduleByKey, ScheduleList, SchedulesByKeys
 from ..work import as_work
@@ -62,6 +62,8 @@ from .shared import (
 )
 
 SCHEDULES_AT_ONCE = 10_000
+CheckInput = Callable[[str, Any], None]
+"""Refuses an input that the handler of a kind cannot take, if it knows the handler."""
 
 
 @as_work
@@ -74,19 +76,23 @@ async def create_schedule(
     target: Target,
     fields: Mapping[str, Any],
     actor: str,
+    check: CheckInput | None = None,
 ) -> Schedule:
+    """`check` may refuse the input that its template will be run with."""
     limits = await limits_of(tx, tenant)
     again = await tx.get(Schedule, id)
     if again is not None:
         return again
     made = Declared(id=id, key=key, timing=timing, target=target, fields=fields)
     new = await _created(tx, tenant, made, limits, actor)
-    await _check_shell(tx, None, new)
+    await _check_template(tx, None, new, check)
     return await _write_one(tx, limits, Edit(None, new, "created"), actor)
 
 
 @as_work
-async def create_schedules(tx: Tx, tenant: str, made: Sequence[Declared], actor: str) -> list[Schedule]:
+async def create_schedules(
+    tx: Tx, tenant: str, made: Sequence[Declared], actor: str, check: CheckInput | None = None
+) -> list[Schedule]:
     """Create all of them or none. An error names the schedule."""
     limits = await limits_of(tx, tenant)
     again = await tx.get_many(Schedule, [each.id for each in made])
@@ -96,7 +102,7 @@ async def create_schedules(tx: Tx, tenant: str, made: Sequence[Declared], actor:
     for each in made:
         with plan.naming("schedule", each.key), each.in_words():
             new = await _created(tx, tenant, each, limits, actor)
-            await _check_shell(tx, None, new)
+            await _check_template(tx, None, new, check)
         changes.append(Edit(None, new, "created"))
     return await _write(tx, limits, changes, actor)
 
@@ -108,7 +114,7 @@ async def plan_new_schedule(
     """The plan of what `create_schedule` would do. Only read: nothing is written."""
     made = Declared(id=derived_id("plan", key), key=key, timing=timing, target=target, fields=fields)
     new = await _created(tx, tenant, made, await limits_of(tx, tenant), actor)
-    await _check_shell(tx, None, new)
+    await _check_template(tx, None, new)
     item = plan.Item(name=key, action=plan.Action.CREATED, old=None, new=new)
     return plan.Plan(tenant=tenant, at=tx.now, schedules=(item,))
 
@@ -266,11 +272,16 @@ async def _known_target(tx: Tx, tenant: str, target: Target, old: Target | None 
     return known_target(found, target, old)
 
 
-async def _check_shell(tx: Tx, old: Schedule | None, new: Schedule) -> None:
+async def _check_template(
+    tx: Tx, old: Schedule | None, new: Schedule, check: CheckInput | None = None
+) -> None:
     """As for a template that is executed. Who declares schedules may be the worker that is about to run them, so there
     nothing is checked."""
     if isinstance(new.target, TemplateTarget) and (old is None or old.target != new.target):
-        await check_shell(tx, await find_template(tx, new.tenant, new.target.template_id))
+        template = await find_template(tx, new.tenant, new.target.template_id)
+        await check_shell(tx, template)
+        if check is not None:
+            check(template.kind, overlaid(template, new.target.input))
 
 
 async def _known_changes(tx: Tx, old: Schedule, changes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -299,6 +310,7 @@ async def edit_schedule(
     changes: Callable[[Schedule, datetime], Mapping[str, Any]],
     actor: str,
     version: int | None = None,
+    check: CheckInput | None = None,
 ) -> Schedule:
     """Change some fields. `changes` is a pure function: it is given the stored schedule and answers with the new
     values. With `version`, the change is made only if the schedule still has that version."""
@@ -307,7 +319,7 @@ async def edit_schedule(
     check_version("schedule", key, old.version, version)
     wanted = await _known_changes(tx, old, changes(old, tx.now))
     new = definition.edit(old, wanted, tx.now, actor, limits)
-    await _check_shell(tx, old, new)
+    await _check_template(tx, old, new, check)
     return await _write_one(tx, limits, Edit(old, new, "updated"), actor)
 
 

@@ -250,7 +250,10 @@ async def _schedule_template(
         "missed_run_policy": MissedRunPolicy.EXECUTE_ONCE,
         "overlap_policy": OverlapPolicy.ALLOW,
     }
-    return await commands.create_schedule(id, queue.tenant, key, timing, target, fields, queue.actor)(tx)
+    made = commands.create_schedule(
+        id, queue.tenant, key, timing, target, fields, queue.actor, check=queue._check_input
+    )
+    return await made(tx)
 
 
 @as_work
@@ -258,6 +261,7 @@ async def _execute_later(tx: Tx, queue: Acting, id: str, template_id: str, body:
     template = await find_template(tx, queue.tenant, template_id)
     rules.check_runs(template)
     asked = structs.replace(rules.submission(template, body.parameters), schedule_at=body.schedule_at)
+    queue._check_input(asked.kind, asked.input)
     return (await commands.submit_tasks([(id, asked)], queue.tenant, queue.actor)(tx))[0]
 
 

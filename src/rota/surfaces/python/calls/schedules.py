@@ -69,7 +69,9 @@ class ScheduleCalls(Calls):
         key = check_key(schedule_id if schedule_id is not None else id)
         timing, target, fields = arguments.new_schedule(options, await self.now())
         self._check_target(target)
-        work = commands.create_schedule(self._new_id(), self.tenant, key, timing, target, fields, self.actor)
+        work = commands.create_schedule(
+            self._new_id(), self.tenant, key, timing, target, fields, self.actor, check=self._check_input
+        )
         with arguments.in_words_of(options):
             created = await self._commit(work)
         started = await started_by(self.store, self.tenant, [created.target])
@@ -89,7 +91,9 @@ class ScheduleCalls(Calls):
                 declared = self._declared(check_key(key), options, now)
                 self._check_target(declared.target)
                 made.append(declared)
-        created = await self._commit(commands.create_schedules(self.tenant, made, self.actor))
+        created = await self._commit(
+            commands.create_schedules(self.tenant, made, self.actor, check=self._check_input)
+        )
         started = await started_by(self.store, self.tenant, [each.target for each in created])
         await self._warn_of_unhandled(*filter(None, {*started}))
         return created
@@ -150,6 +154,7 @@ class ScheduleCalls(Calls):
             carried(lambda old, now: self._checked(arguments.schedule_changes(old, changes, now))),
             self.actor,
             version,
+            check=self._check_input,
         )
         with arguments.in_words_of(changes):
             return await self._commit(work)
