@@ -10,7 +10,7 @@ from records import schedule, task, template
 from rota.domain.errors import Invalid
 from rota.domain.model import Schedule, Task, TaskTarget, Template
 from rota.stores.base import Store
-from rota.stores.queries import ReadyTasks
+from rota.stores.queries import ReadyTasks, TasksInLine
 from stores import find, get, put
 
 
@@ -54,10 +54,19 @@ async def test_changing_what_was_read_changes_nothing(store: Store) -> None:
 
 
 async def test_tasks_that_are_alike_keep_what_is_their_own(store: Store) -> None:
-    own = {f"t{n}": {"input": [n], "metadata": {"n": str(n)}} for n in range(3)}
+    own: dict[str, dict[str, Any]] = {
+        f"t{n}": {"input": [n], "metadata": {"n": str(n)}, "gates": (f"g{n}",), "passed": 1} for n in range(3)
+    }
     await put(store, *(task(id, **values) for id, values in own.items()))
     ready = await find(store, ReadyTasks(at=await store.now()))
     assert {each.id: {name: getattr(each, name) for name in own["t0"]} for each in ready} == own
+
+
+async def test_tasks_that_are_alike_are_each_in_the_line_of_their_own_gate(store: Store) -> None:
+    gates = ("g0", "g1", "g2")
+    await put(store, *(task(f"t-{id}", gates=(id,), line=id) for id in gates))
+    waiting = await find(store, TasksInLine(gates=gates, most=1, at=await store.now()))
+    assert [(each.id, each.gates, each.line) for each in waiting] == [(f"t-{id}", (id,), id) for id in gates]
 
 
 async def test_texts_and_numbers_come_back_as_they_went(store: Store) -> None:
