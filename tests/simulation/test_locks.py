@@ -162,3 +162,21 @@ async def test_a_janitor_that_has_to_wait_for_as_long_as_the_grace_judges_anew(w
     assert (await world.queue.get(task.id)).status == "pending"
     held_up.tasks.abandon_handlers()
     held_up.tasks.close()
+
+
+async def test_a_lease_that_ran_out_is_not_lost_before_its_grace_has_passed(world: World) -> None:
+    """However often the janitor looks meanwhile."""
+    world.app.task("work")(asyncio.Event().wait)
+    held_up = world.worker(lease=30, scheduler=False, janitor=False)
+    task = await world.queue.submit("work")
+    await held_up.tasks.run_once()
+    janitor = Janitor(world.store, world.clock, world.signals.append)
+    await world.at(40 * SECOND)
+    for _ in range(4):
+        await janitor.run_once()
+        assert (await world.queue.get(task.id)).status == "running"
+        await asyncio.sleep(GRACE.total_seconds() / 4)
+    await janitor.run_once()
+    assert (await world.queue.get(task.id)).status == "pending"
+    held_up.tasks.abandon_handlers()
+    held_up.tasks.close()

@@ -14,6 +14,7 @@ import pytest
 import rota
 from rota.engine.commands import Claimed
 from rota.engine.observe.telemetry import LeaseLost
+from rota.engine.roles.janitor import AFTER_OUTAGE, Janitor
 from worlds import SECOND, START, STORES, World, play, seeds
 
 
@@ -62,6 +63,37 @@ def test_an_outage_repeats_nothing(lease: float, begin: float, length: float, tm
 
     for _ in seeds(few=1, every=5):
         play(one, STORES["memory"], tmp_path)
+
+
+def test_an_outage_while_the_janitor_holds_off_is_another(tmp_path: Path) -> None:
+    """Whoever holds a lease has as long after the second as after the first."""
+
+    async def one(world: World) -> None:
+        world.app.task("work")(asyncio.Event().wait)
+        held_up = world.worker(lease=30, scheduler=False, janitor=False)
+        task = await world.queue.submit("work")
+        await held_up.tasks.run_once()
+        outage = Outage(world)
+        janitor = Janitor(world.store, world.clock, world.signals.append)
+        for begin, end in ((20, 21), (25, 60)):
+            await world.at(begin * SECOND)
+            outage.is_on = True
+            with pytest.raises(rota.Unavailable):
+                await janitor.run_once()
+            await world.at(end * SECOND)
+            outage.is_on = False
+            await janitor.run_once()
+        while world.clock.now() < START + 60 * SECOND + AFTER_OUTAGE - SECOND:
+            await janitor.run_once()
+            assert (await world.queue.get(task.id)).status == "running"
+            await asyncio.sleep(1)
+        await world.at(60 * SECOND + AFTER_OUTAGE)
+        await janitor.look_twice()
+        assert (await world.queue.get(task.id)).status == "pending"
+        held_up.tasks.abandon_handlers()
+        held_up.tasks.close()
+
+    play(one, STORES["memory"], tmp_path)
 
 
 def test_what_is_really_lost_comes_back_after_an_outage(tmp_path: Path) -> None:
