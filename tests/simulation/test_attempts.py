@@ -221,6 +221,7 @@ class FailingOnce:
         if options.own_transaction:
             self.tried.append(self._clock.now() - START)
             if len(self.tried) == 1:
+                await asyncio.sleep(0)  # as any answer, it takes its time
                 raise Unavailable("injected", is_busy=self._is_busy)
         return await self._transact(work, options)
 
@@ -252,6 +253,56 @@ async def test_what_a_failed_renewal_carried_is_kept_and_tried_again_soon(
     assert (done.progress, [line.message for line in done.logs]) == (7, ["one"])
     assert done.completed_at is not None
     assert done.completed_at < START + 2 * MINUTE
+
+
+async def test_what_a_failed_renewal_carried_comes_before_what_was_reported_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = FailingOnce(world, is_busy=False)
+    monkeypatch.setattr(world.store, "transact", failing)
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        context.log("one")
+        context.progress(1)
+        storing = asyncio.ensure_future(context.log("two")._flush())
+        await asyncio.sleep(0)  # the renewal has taken them
+        context.log("three")
+        context.progress(2)
+        await asyncio.gather(storing, return_exceptions=True)
+        assert len(failing.tried) == 1
+
+    task = await world.queue.submit("work")
+    async with world.running(lease=30):
+        done = await world.queue.wait(task.id)
+    assert ([line.message for line in done.logs], done.progress) == (["one", "two", "three"], 2)
+
+
+async def test_a_result_that_waited_for_a_renewal_is_settled_when_that_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transact = world.store.transact
+
+    async def slow_to_renew(work: Work[Any], options: CommitOptions = PLAIN_COMMIT) -> Any:
+        if options.own_transaction:
+            await asyncio.sleep(3)
+        return await transact(work, options)
+
+    monkeypatch.setattr(world.store, "transact", slow_to_renew)
+    storing: list[asyncio.Future[None]] = []
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        storing.append(asyncio.ensure_future(context.log("one")._flush()))
+        await asyncio.sleep(1)  # the renewal is under way
+
+    task = await world.queue.submit("work")
+    async with world.running(lease=30):
+        done = await world.queue.wait(task.id, timeout=60)
+    assert [line.message for line in done.logs] == ["one"]
+    assert done.completed_at is not None
+    assert done.completed_at < START + 4 * SECOND
+    await asyncio.gather(*storing)
 
 
 @pytest.mark.parametrize("is_busy", [False, True], ids=["away", "busy"])
