@@ -287,6 +287,23 @@ async def test_a_jump_is_forgotten_after_its_tick(world: World) -> None:
     assert {row.reason for row in (await world.ledger("s"))[10:]} == {None}, "a plain delay: each fires"
 
 
+async def test_a_jump_is_remembered_for_all_that_was_due_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by the ticks that take what the first one left."""
+    monkeypatch.setattr("rota.engine.roles.scheduler.BATCH", 1)
+    for key in ("a", "b"):
+        await world.schedule(key, interval=1, overlap_policy="allow", misfire_grace=60)
+    scheduler = Scheduler(world.queue.store, lambda signal: None)
+    await world.at(10 * SECOND)
+    scheduler.jumped = True
+    while await scheduler.run_once() == timedelta(0):
+        pass
+    for key in ("a", "b"):
+        *missed, latest = await world.ledger(key)
+        assert ({row.reason for row in missed}, latest.reason) == ({RunReason.MISSED}, None)
+
+
 async def test_an_expired_task_that_nobody_swept_is_not_live(world: World) -> None:
     await world.schedule(cron="* * * * *", ttl=30)
     for minute in (1, 2):
