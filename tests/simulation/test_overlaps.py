@@ -198,6 +198,25 @@ async def test_a_resume_waits_for_what_still_runs(world: World) -> None:
     assert starts == [START + MINUTE, START + 6 * MINUTE]
 
 
+async def test_what_fires_beside_a_line_is_waited_for_too(world: World) -> None:
+    """The policy was changed while a time waits: the next one fires beside what runs, and ends last."""
+    seconds = [150, 120, 1]
+    starts: list[datetime] = []
+
+    @world.app.task("work")
+    async def work() -> None:
+        starts.append(to_the_tenth(world.clock.now()))
+        await asyncio.sleep(seconds[len(starts) - 1])
+
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_one", max_runs=3)
+    async with world.running():
+        await world.at(2.2 * MINUTE)
+        await world.queue.update_schedule("s", overlap_policy="allow")
+        await world.at(10 * MINUTE)
+    assert starts == [START + MINUTE, START + 3 * MINUTE, START + 5 * MINUTE]
+    assert await statuses(world) == ["completed"] * 3
+
+
 @pytest.mark.parametrize("act", ["delete", "complete"])
 async def test_a_delete_gives_up_what_waits(world: World, act: str) -> None:
     starts = handle(world, seconds=600)
