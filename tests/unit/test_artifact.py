@@ -29,7 +29,8 @@ def test_names(name: str) -> None:
     ],
 )
 def test_hostile_names(name: Any) -> None:
-    with pytest.raises(Invalid, match=r"^name: .* accepted are 1 to 255 printable characters"):
+    sentence = r"^name: .* accepted are 1 to 255 printable characters .* without blanks at the ends"
+    with pytest.raises(Invalid, match=sentence):
         rules.check_name(name)
 
 

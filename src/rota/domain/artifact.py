@@ -31,7 +31,10 @@ GRACE = timedelta(hours=24)
 RESULT = "result"
 """The name of what the handler returned. It is kept in the task, and read like any other artifact."""
 
-_NAME_RULE = "accepted are 1 to 255 printable characters without / and \\, and neither . nor .."
+_NAME_RULE = (
+    "accepted are 1 to 255 printable characters without / and \\ and without blanks at the ends,"
+    " and neither . nor .."
+)
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,100}/[a-z0-9!#$&^_.+-]{1,100}(; ?charset=[a-z0-9._-]{1,40})?")
 _KEY = re.compile(r"[0-9a-f]{64}\.(\d{8}T\d{6})Z\.[0-9a-f-]{36}")
 _STAMP = "%Y%m%dT%H%M%S"
