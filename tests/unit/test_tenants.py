@@ -184,6 +184,10 @@ def test_a_template_needs_an_alias_and_a_kind() -> None:
         Invalid, match=r"^kind: it is missing; a template has an alias, and a kind or a command$"
     ):
         template.create("t1", {"alias": "a"}, tenant="acme", now=NOW, limits=Limits())
+    with pytest.raises(
+        Invalid, match=r"^kind: it is missing: .*; give kind='backup', or runtime='shell' for a"
+    ):
+        template.create("t1", {"alias": "a", "command": "backup"}, tenant="acme", now=NOW, limits=Limits())
 
 
 def test_an_edit_that_changes_nothing_is_none() -> None:

@@ -116,6 +116,9 @@ def _runnable(values: dict[str, Any], limits: Limits, old: Template | None = Non
 
 def _function(wanted: Mapping[str, Any]) -> dict[str, Any]:
     kind = wanted.get("kind")
+    if kind is None and isinstance(wanted.get("command"), str):
+        advice = f"give kind={wanted['command']!r:.60}, or runtime='shell' for a command line"
+        raise Invalid("kind", "it is missing: a python template runs the function of a kind", advice)
     if kind is None:
         raise Invalid("kind", "it is missing", _NEEDED)
     if kind in COMMAND_KINDS:
