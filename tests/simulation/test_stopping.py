@@ -110,6 +110,7 @@ async def test_asked_twice_a_worker_hands_back_at_once(world: World) -> None:
         await world.at(2 * SECOND)
         worker._signalled()
     assert (await world.queue.get(task.id)).history[-1].detail == "handed back: the worker stopped"
+    assert await world.queue.nodes() == [], "others see that it is gone"
     assert world.clock.now() < START + 5 * SECOND
 
 

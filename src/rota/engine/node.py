@@ -185,7 +185,7 @@ class Node:
         finally:
             stop.set()
             ending = asyncio.create_task(self._end_heartbeat(beating))
-            await _is_done(ending, at_most=LOOK_AGAIN, unless=self._hurry)
+            await _is_done(ending, at_most=LOOK_AGAIN)  # also in a hurry: else it seems alive for minutes
             for task in (beating, ending):
                 task.cancel()
             await asyncio.gather(beating, ending, return_exceptions=True)
