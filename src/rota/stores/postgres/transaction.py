@@ -33,6 +33,7 @@ from .task_row import has_same_body
 
 _PLACE = re.compile(r"\$(\d+)")
 _TABLES = {of_type: place for place, of_type in enumerate(WRITERS)}
+_TASKS = WRITERS[Task].name
 
 Records = dict[type[Record], dict[str, Record]]
 """Records that are put or deleted, by type and id."""
@@ -324,10 +325,11 @@ def _write(writer: Writer, statement: str, committing: str, rows: Rows) -> _Writ
 
 def _of_different_tables(writes: Sequence[_Write], held: Sequence[_Write]) -> Iterator[list[_Write]]:
     """The writes in order, in parts that can be one statement each: PostgreSQL does the writes of a statement in no
-    order, and two of the same table need theirs. `held` is part of the last."""
+    order, and two of the same table need theirs. Those of tasks do not: their rows are different ones, and no key
+    is freed for another. `held` is part of the last."""
     part: list[_Write] = []
     for write in writes:
-        if any(write.table == other.table for other in part):
+        if write.table != _TASKS and any(write.table == other.table for other in part):
             yield part
             part = []
         part.append(write)
