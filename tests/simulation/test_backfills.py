@@ -184,6 +184,19 @@ async def test_a_time_to_come_is_not_given_up_because_a_tick_is_to_look_at_a_bac
     assert ran[-1] == START + 6 * HOUR
 
 
+async def test_an_edit_runs_nothing_because_a_tick_is_to_look_at_a_backfill(world: World) -> None:
+    """Its time was put off to 06:10. At 06:05 it is put off no more."""
+    ran = handle(world)
+    await world.schedule(cron="0 6 * * *", offset="10m", misfire_grace="1h")
+    await world.at(6 * HOUR + 5 * MINUTE)
+    await world.queue.backfill("s", START - 2 * DAY, START - DAY)
+    await world.queue.update_schedule("s", offset=0)
+    async with world.running():
+        await world.at(7 * HOUR)
+    assert START + 6 * HOUR not in ran
+    assert ran, "the backfill ran"
+
+
 async def test_its_own_times_go_on_meanwhile(world: World) -> None:
     ran = handle(world, seconds=40)
     await world.schedule(cron="* * * * *", overlap_policy="buffer_one")

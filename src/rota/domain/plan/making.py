@@ -251,7 +251,7 @@ def as_applied(item: Item[Schedule], at: datetime, now: datetime) -> Schedule | 
     if not new.enabled:
         return new
     if old is not None and old.next_run_at == new.next_run_at:
-        return new if old.due_at == new.due_at else put_off_anew(replace(new, due_at=old.due_at), now)
+        return new if old.due_at == new.due_at else put_off_anew(new, now, was=old)
     later = planned(new, _passed(item, new, at, now))
     if later.status is ScheduleStatus.COMPLETED:
         field = definition.timing_field(new.timing)

@@ -382,15 +382,13 @@ def has_come(schedule: Schedule, now: datetime) -> bool:
     return due_time(schedule, schedule.next_run_at) <= now
 
 
-def put_off_anew(schedule: Schedule, now: datetime) -> Schedule:
-    """Due when its offset and jitter, which were changed, put its next time. One that was still to come and would have
-    been due by now is left out: an edit runs nothing by itself."""
+def put_off_anew(schedule: Schedule, now: datetime, *, was: Schedule) -> Schedule:
+    """Due when its offset and jitter, which are others than they were, put its next time. One that was still to come
+    and would have been due by now is left out: an edit runs nothing by itself."""
     if schedule.next_run_at is None:
         return schedule
     due = due_time(schedule, schedule.next_run_at)
-    return (
-        planned(schedule, now) if due <= now and not schedule.is_due(now) else replace(schedule, due_at=due)
-    )
+    return planned(schedule, now) if due <= now and not has_come(was, now) else replace(schedule, due_at=due)
 
 
 def room_after(schedule: Schedule, nominal: datetime, most: timedelta) -> timedelta:

@@ -297,7 +297,7 @@ def edit(
     if when and edited.status in (ScheduleStatus.ACTIVE, ScheduleStatus.COMPLETED):
         edited = _first_planned(_without_causes(edited) if "timing" in when else edited, now)
     elif values.keys() & {"offset", "jitter"}:
-        edited = put_off_anew(edited, now)
+        edited = put_off_anew(edited, now, was=schedule)
     edited = look_soon(edited, now)
     return edited if status is None else _with_status(edited, status, now, actor)
 
