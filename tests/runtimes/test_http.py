@@ -403,6 +403,10 @@ def test_addresses_that_are_public(address: str) -> None:
         ({"url": "https://e.com", "body": {"a": ["{{x}}"]}}, "command: '{{x}}' is not a placeholder"),
         ({"url": "https://e.com", "headers": {"Host": "x"}}, "command.headers: 'Host' cannot be set"),
         ({"url": "https://e.com", "headers": {"A B": "x"}}, "command.headers: 'A B' cannot be set"),
+        (
+            {"url": "https://e.com", "headers": {"Webhook-Id": "x"}, "signing_secret": "secret:A"},
+            "command.headers: 'Webhook-Id' cannot be set",
+        ),
         ({"url": "https://e.com", "headers": {"A": "x\r\ny"}}, "command.headers: A is not one line"),
         ({"url": "https://e.com", "max_redirects": 99}, "command.max_redirects: "),
         (

@@ -89,6 +89,7 @@ _PART = re.compile(r"\{\{(?P<path>.*?)\}\}|secret:(?P<secret>[A-Za-z_][A-Za-z0-9
 _SECRET = re.compile(r"secret:[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "idempotency-key"))
+_OF_SIGNATURES = frozenset(("webhook-id", "webhook-timestamp", "webhook-signature"))
 _ACCEPTED = "accepted are {{input}} and {{input.field}}"
 _ONE_LINE = "give one line of printable ASCII characters"
 
@@ -113,9 +114,10 @@ def check_request(request: HttpRequest) -> None:
     if brace := re.search(r"[{}]", _BRACES.sub("", request.url)):
         raise Invalid("command.url", f"it holds a {brace[0]} that belongs to no placeholder", _ACCEPTED)
     _check_no_secret(request)
+    ours = _OURS if request.signing_secret is None else _OURS | _OF_SIGNATURES
     for name, value in request.headers.items():
         place = "command.headers"
-        if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
+        if not _TOKEN.fullmatch(name) or name.lower() in ours:
             raise Invalid(place, f"{name!r:.60} cannot be set", "give names of headers of your own")
         if not _is_line(value):
             raise Invalid(place, f"{name} is not one line of text", _ONE_LINE)
