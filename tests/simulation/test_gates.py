@@ -17,7 +17,7 @@ from rota.domain.model import Gate
 from rota.engine import limits
 from rota.engine.commands import gates as commands
 from simulation.faults import Fault, FaultyStore, Node
-from worlds import HOUR, MINUTE, SECOND, START, World, on_any_store
+from worlds import HOUR, MINUTE, SECOND, START, Stubborn, World, on_any_store
 
 
 class Marks:
@@ -192,6 +192,37 @@ async def test_a_change_of_a_limit_that_was_interrupted_is_ended_by_the_next(
     assert marks.most == {"1": 1}
     await check_empty(world)
     assert (await world.queue.get_tenant("default")).unplanned == {}
+
+
+@on_any_store
+async def test_who_is_over_its_time_keeps_its_place_until_its_code_has_ended(world: World) -> None:
+    stubborn = Stubborn(world, seconds=40)
+    limit = rota.Limit(concurrency=1)
+    world.app.task("work", timeout=1, max_retries=0, limit=limit)(stubborn.handle)
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", None)] * 2)
+    async with world.running(concurrency=50, lease=10 * SECOND):
+        await world.at(30 * SECOND)
+        assert (await world.queue.get(tasks[0].id)).status == "running"
+        for task in tasks:
+            ended = await world.queue.wait(task.id)
+            assert (ended.status, ended.attempt) == ("failed", 1)
+            assert "and still runs" in str(ended.error)
+    assert (stubborn.most, stubborn.began) == (1, [timedelta(0), 40 * SECOND])
+    await check_empty(world)
+
+
+async def test_who_is_over_its_time_when_its_worker_ends_has_failed(world: World) -> None:
+    """It is not handed back: its attempt is over, though its code goes on."""
+    stubborn = Stubborn(world, seconds=40)
+    world.app.task("work", timeout=1, max_retries=0, limit=rota.Limit(concurrency=1))(stubborn.handle)
+    await world.queue.declare_limits(world.app)
+    task = await world.queue.submit("work")
+    async with world.running(shutdown_timeout=2 * SECOND):
+        await world.at(10 * SECOND)
+    ended = await world.queue.get(task.id)
+    assert (ended.status, stubborn.most) == ("failed", 1)
+    await check_empty(world)
 
 
 async def test_who_ran_while_there_was_no_limit_takes_no_place_from_others(world: World) -> None:

@@ -2,7 +2,7 @@
 
 An async handler is awaited on the event loop; a sync one runs in a thread, which cannot be killed: after a
 timeout its result is ignored, but it occupies its slot (`still_runs`) until the thread ends. Until then its worker
-starts no other attempt at the task.
+starts no other attempt at the task. A task that is limited stays at work until then.
 """
 
 from __future__ import annotations

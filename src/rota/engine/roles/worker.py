@@ -89,6 +89,9 @@ class TaskWorker:
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._overrunning: list[Execution] = []  # given up, and their code still runs
+        self._keeping_places: list[
+            Execution
+        ] = []  # the same, of limited tasks: they are at work until it has ended
         self._asked_for = 0  # slots kept for claims under way
         self._unanswered: frozenset[str] = frozenset()  # the leases of claims whose answer was lost
         self._ended: dict[Execution, Outcome] = {}
@@ -132,6 +135,7 @@ class TaskWorker:
 
     async def run_once(self) -> timedelta:
         """Settle and claim; how long until there is something to do without being woken."""
+        self._give_up_places()
         _, claimed = await _all(self._settle(), self.claim())
         next_at = None if claimed is None else await self._next_at(*claimed)
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
@@ -151,6 +155,9 @@ class TaskWorker:
 
     def abandon_handlers(self) -> None:
         """Stop waiting for handlers that did not end: their tasks are to be handed back."""
+        for execution in self._keeping_places:
+            if execution in self._running:
+                self._put_away(execution)
         for execution in list(self._running):
             self._forget(execution)
             if execution.stopping is not StopReason.LEASE_LOST:
@@ -351,10 +358,24 @@ class TaskWorker:
     def _handler_ended(self, execution: Execution, _: object) -> None:
         if execution not in self._running:
             return  # abandoned
-        self._forget(execution)
         if execution.still_runs:
-            self._overrunning.append(execution)
             execution.call_when_ended(self.wake.set)
+            if execution.task.gates and execution.stopping is StopReason.TIMEOUT:
+                self._keeping_places.append(execution)
+                return
+            self._overrunning.append(execution)
+        self._put_away(execution)
+
+    def _give_up_places(self) -> None:
+        """A limited task that is over its time ends with its code: until then it keeps its places, so that never more
+        than the limit are at work."""
+        for execution in self._keeping_places:
+            if execution in self._running and not execution.still_runs:
+                self._put_away(execution)
+        self._keeping_places = [each for each in self._keeping_places if each in self._running]
+
+    def _put_away(self, execution: Execution) -> None:
+        self._forget(execution)
         if execution.stopping is not StopReason.LEASE_LOST and not execution.is_settled:
             self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
         self.wake.set()
