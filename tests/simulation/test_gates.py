@@ -212,6 +212,23 @@ async def test_who_is_over_its_time_keeps_its_place_until_its_code_has_ended(wor
     await check_empty(world)
 
 
+async def test_who_is_cancelled_keeps_its_place_until_its_code_has_ended(world: World) -> None:
+    """One with a timeout is given up soon after the cancel, but goes on."""
+    stubborn = Stubborn(world, seconds=40)
+    limit = rota.Limit(concurrency=1)
+    world.app.task("work", timeout=HOUR, max_retries=0, limit=limit)(stubborn.handle)
+    await world.queue.declare_limits(world.app)
+    tasks = await world.queue.submit_many([("work", None)] * 2)
+    async with world.running(concurrency=50, lease=10 * SECOND):
+        await world.at(5 * SECOND)
+        await world.queue.cancel(tasks[0].id)
+        await world.at(30 * SECOND)
+        ended = [await world.queue.wait(task.id) for task in tasks]
+    assert [task.status for task in ended] == ["cancelled", "completed"]
+    assert (stubborn.most, stubborn.began) == (1, [timedelta(0), 40 * SECOND])
+    await check_empty(world)
+
+
 async def test_who_is_over_its_time_when_its_worker_ends_has_failed(world: World) -> None:
     """It is not handed back: its attempt is over, though its code goes on."""
     stubborn = Stubborn(world, seconds=40)

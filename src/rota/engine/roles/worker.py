@@ -89,9 +89,7 @@ class TaskWorker:
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._overrunning: list[Execution] = []  # given up, and their code still runs
-        self._keeping_places: list[
-            Execution
-        ] = []  # the same, of limited tasks: they are at work until it has ended
+        self._keeping_places: dict[Execution, None] = {}  # those of `_running` whose code was given up
         self._asked_for = 0  # slots kept for claims under way
         self._unanswered: frozenset[str] = frozenset()  # the leases of claims whose answer was lost
         self._ended: dict[Execution, Outcome] = {}
@@ -155,9 +153,8 @@ class TaskWorker:
 
     def abandon_handlers(self) -> None:
         """Stop waiting for handlers that did not end: their tasks are to be handed back."""
-        for execution in self._keeping_places:
-            if execution in self._running:
-                self._put_away(execution)
+        for execution in list(self._keeping_places):
+            self._put_away(execution)
         for execution in list(self._running):
             self._forget(execution)
             if execution.stopping is not StopReason.LEASE_LOST:
@@ -360,28 +357,27 @@ class TaskWorker:
             return  # abandoned
         if execution.still_runs:
             execution.call_when_ended(self.wake.set)
-            if execution.task.gates and execution.stopping is StopReason.TIMEOUT:
-                self._keeping_places.append(execution)
+            if execution.task.gates and _is_ours(execution):
+                self._keeping_places[execution] = None
                 return
             self._overrunning.append(execution)
         self._put_away(execution)
 
     def _give_up_places(self) -> None:
-        """A limited task that is over its time ends with its code: until then it keeps its places, so that never more
-        than the limit are at work."""
-        for execution in self._keeping_places:
-            if execution in self._running and not execution.still_runs:
-                self._put_away(execution)
-        self._keeping_places = [each for each in self._keeping_places if each in self._running]
+        """A limited task whose code was given up, at its timeout or for a cancel, ends with that code: until then it
+        keeps its places, so that never more than the limit are at work."""
+        for execution in [each for each in self._keeping_places if not each.still_runs]:
+            self._put_away(execution)
 
     def _put_away(self, execution: Execution) -> None:
         self._forget(execution)
-        if execution.stopping is not StopReason.LEASE_LOST and not execution.is_settled:
-            self._ended[execution] = execution.outcome()  # else it is no longer ours: nothing to write down
+        if _is_ours(execution):
+            self._ended[execution] = execution.outcome()
         self.wake.set()
 
     def _forget(self, execution: Execution) -> None:
         del self._running[execution]
+        self._keeping_places.pop(execution, None)
         if not self._running:
             self.handlers_ended.set()
         self.leases.forget(execution)
@@ -420,6 +416,11 @@ class TaskWorker:
         if self._to_settle():
             return timedelta(0)
         return max(LOOK_AGAIN if next_in is None else min(next_in, LOOK_AGAIN), timedelta(0))
+
+
+def _is_ours(execution: Execution) -> bool:
+    """Whether what becomes of it is still to be written down, by this worker."""
+    return execution.stopping is not StopReason.LEASE_LOST and not execution.is_settled
 
 
 async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
