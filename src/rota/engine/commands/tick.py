@@ -420,20 +420,17 @@ async def bring_back_leases(tx: Tx) -> list[Task]:
 
 async def _bring_back(tx: Tx, found: list[Task]) -> list[Task]:
     ahead = [each for each in found if is_from_the_future(each.updated_at, tx.now)]
-    steps = [await _open_steps(tx, each) for each in ahead]
+    steps: dict[str, list[Step]] = {each.id: [] for each in ahead if each.waits_for}
+    for step in await tx.find(StepList(task_ids=tuple(steps)), EVERY_STEP) if steps else ():
+        steps[step.task_id].append(step)
     moved: list[Task] = []
-    for old, of_task in zip(ahead, steps, strict=True):
-        new, changed = task.brought_back(old, tx.now), list[Step]()
-        if old.waits_for:
-            new, changed = workflow.brought_back(old, of_task, tx.now)
-        moved += [tx.put(new)] if new is not old else []
-        for step in changed:
-            tx.put(step)
+    for old in ahead:
+        if old.id in steps:
+            new, changed = workflow.brought_back(old, steps[old.id], tx.now)
+            for step in changed:
+                tx.put(step)
+        else:
+            new = task.brought_back(old, tx.now)
+        if new is not old:
+            moved.append(tx.put(new))
     return moved
-
-
-async def _open_steps(tx: Tx, parked: Task) -> list[Step]:
-    if not parked.waits_for:
-        return []
-    steps = await tx.find(StepList(task_ids=(parked.id,)), EVERY_STEP)
-    return [step for step in steps if not step.is_over]
