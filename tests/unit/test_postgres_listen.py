@@ -60,3 +60,25 @@ async def test_a_connection_that_ends_while_the_listener_is_closed(
         await asyncio.sleep(0)
     async with asyncio.timeout(5):  # else it would wait for ever
         await listener.close()
+
+
+async def test_a_poll_that_fails_while_it_is_cancelled_does_not_go_on() -> None:
+    """The error takes the place of the cancellation. A store that was closing then waited for ever."""
+    polls = asyncio.Semaphore(0)
+
+    async def run(use: object, *, in_transaction: bool = True) -> str:
+        if in_transaction:
+            return "1:1:"
+        polls.release()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionResetError from None
+        raise AssertionError("unreachable")
+
+    address = Address.parse("postgresql://localhost/rota?pgbouncer=1&poll=0.1")
+    listener = ChangeListener(address, Statements(address.schema), "me", lambda of: None, run)
+    listener.start()
+    await polls.acquire()
+    async with asyncio.timeout(60):
+        await listener.close()

@@ -33,6 +33,7 @@ _NAMES: dict[type[Record], str] = {of_type: table.name for of_type, table in TAB
 _NAMES[PendingTask] = "pending"
 _TYPES = {name: of_type for of_type, name in _NAMES.items()}
 _SHORTEST, _LONGEST = 0.1, 15.0  # seconds until it is opened anew
+_CANCEL_AGAIN = 2.0  # seconds: longer than a goodbye to the server may take
 
 
 class RunOnConnection(Protocol):
@@ -60,6 +61,7 @@ class ChangeListener:
         self._interval = address.poll_interval.total_seconds()
         self._random = Random()
         self._running: asyncio.Task[None] | None = None
+        self._is_closing = False
         self.is_listening = asyncio.Event()
 
     def start(self) -> None:
@@ -68,13 +70,15 @@ class ChangeListener:
             self._running = asyncio.get_running_loop().create_task(self._run(), name="rota-listen")
 
     async def close(self) -> None:
-        if self._running is not None:
+        """A cancellation may be lost, if the connection fails while it is given back. So it is repeated."""
+        self._is_closing = True
+        while self._running is not None and not self._running.done():
             self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await asyncio.wait({self._running}, timeout=_CANCEL_AGAIN)
 
     async def _run(self) -> None:
         delay = _SHORTEST
-        while True:
+        while not self._is_closing:
             try:
                 await (self._poll() if self.address.pgbouncer else self._listen())
             except (*FAILURES, StoreError):
