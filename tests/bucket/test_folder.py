@@ -135,11 +135,17 @@ def _replaced(bucket: Path) -> None:
     copy.rename(bucket)
 
 
+def _made_anew(bucket: Path) -> None:
+    """By another node, perhaps with the numbers that the old folders had."""
+    shutil.rmtree(bucket)
+    (bucket / "log").mkdir(parents=True)
+
+
 def _without_log(bucket: Path) -> None:
     shutil.rmtree(bucket / "log")
 
 
-@pytest.mark.parametrize("happens", [_deleted, _moved, _replaced, _without_log])
+@pytest.mark.parametrize("happens", [_deleted, _moved, _replaced, _made_anew, _without_log])
 async def test_nothing_is_written_to_a_bucket_that_was_deleted_moved_or_replaced(
     tmp_path: Path, happens: Callable[[Path], None]
 ) -> None:

@@ -25,6 +25,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from threading import get_ident
 from typing import IO, Any, NamedTuple
+from weakref import finalize
 
 import obstore
 from obstore import exceptions as obs
@@ -131,7 +132,7 @@ class FolderRequests(Requests):
         self._folder = folder.absolute()
         super().__init__(self._folder.as_uri(), None, None)
         self._synced: set[Path] = set()
-        self._opened: dict[Path, tuple[int, int]] = {}
+        self._opened: dict[Path, int] = {}
         with suppress(FileNotFoundError):
             self._open_folder()
 
@@ -177,16 +178,20 @@ class FolderRequests(Requests):
     def _gone(self) -> str | None:
         """The problem, if the path of the folder or of its log leads to another folder by now, or to none."""
         for folder in (self._folder, self._folder / "log"):
-            identity = _identity(folder)
-            known = (
-                self._opened.get(folder) if identity is None else self._opened.setdefault(folder, identity)
-            )
-            if known != identity:
+            if folder not in self._opened:
+                self._open_for_good(folder)
+            elif not _is_same(folder, self._opened[folder]):
                 return (
                     f"{folder} was deleted, moved or replaced while it was open, so nothing is written to it: put it"
                     " back, or stop what uses the old one and open the store anew"
                 )
         return None
+
+    def _open_for_good(self, folder: Path) -> None:
+        """While it is open, no other folder gets its number."""
+        with suppress(FileNotFoundError):
+            self._opened[folder] = os.open(folder, os.O_RDONLY)
+            finalize(self, os.close, self._opened[folder])
 
     def _open_new(self, unfinished: Path) -> IO[bytes]:
         """Open a file. Another process may just be removing its empty folder; then a new folder is made."""
@@ -275,13 +280,11 @@ class FolderRequests(Requests):
             self._repeating = self._once = LocalStore(str(self._folder), mkdir=True)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """A value that no other folder has; None where there is none."""
+def _is_same(path: Path, opened: int) -> bool:
     try:
-        found = path.stat()
+        return os.path.samestat(path.stat(), os.fstat(opened))
     except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
+        return False
 
 
 def _sync(path: Path) -> None:
