@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,28 @@ def polite(file: str, context: rota.Context) -> None:
 async def polite_async(file: str) -> None:
     Path(file).touch()
     await asyncio.Event().wait()
+
+
+@app.task("leave.late", run_in="process")
+def leave_late(file: str, context: rota.Context) -> None:
+    """Leaves a thread, which speaks of its task once `file` is there, and says there what came of it."""
+
+    def speak() -> None:
+        while not Path(file).exists():
+            time.sleep(0.005)
+        context.log("too late")
+        try:
+            context.artifact("late", b"late")
+        except RuntimeError as problem:
+            Path(f"{file}.said").write_text(str(problem))
+
+    threading.Thread(target=speak, daemon=True).start()
+
+
+@app.task("after", run_in="process")
+def after(file: str) -> str:
+    Path(file).touch()
+    said = Path(f"{file}.said")
+    while not said.exists() or not said.read_text():
+        time.sleep(0.005)
+    return said.read_text()

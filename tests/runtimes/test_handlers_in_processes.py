@@ -70,6 +70,17 @@ async def test_what_it_leaves_is_stored_by_its_worker(bench: Bench, tmp_path: Pa
     }
 
 
+async def test_a_thread_that_outlives_its_call_does_not_speak_for_the_next(
+    bench: Bench, tmp_path: Path
+) -> None:
+    runs = Runs(bench)
+    await runs("leave.late", {"file": str(tmp_path / "go")})
+    done = await runs("after", {"file": str(tmp_path / "go")})
+    assert str(done.output).startswith("only the function itself leaves artifacts")
+    assert {each.name for each in await bench.queue.artifacts(done.id)} == {"result"}
+    assert done.logs == ()
+
+
 def _next_look(found: list[Any], child: Child) -> Any:
     return found.pop()
 

@@ -45,13 +45,14 @@ def context_here() -> Context:
 class Here:
     """A call: as much of an execution as its context needs, if it has one. What that is told goes to the worker."""
 
-    def __init__(self, begin: Begin, say: Callable[[Any], bool]) -> None:
+    def __init__(self, begin: Begin, say: Callable[[Any, Here], bool]) -> None:
         self.begin = begin
         self.stopping: StopReason | None = None
         self.lease: Any = None
         self.progress: Any = None
         self.logs: tuple[LogLine, ...] = ()
         self.left: SimpleQueue[Left] = SimpleQueue()
+        self.is_over = False
         self._leaving = threading.Lock()
         self._say = say
 
@@ -66,13 +67,15 @@ class Here:
     def reported(self) -> None:
         reports = self.lease, self.progress, self.logs
         self.lease, self.progress, self.logs = None, None, ()
-        self._say(Reported(reports))
+        self._say(Reported(reports), self)
 
     def leave(self, asked: Leave) -> Artifact:
         """Have the worker store it, and wait for that. One at a time: answers come in the order of the questions."""
         with self._leaving:
-            if not self._say(asked):
-                raise RuntimeError("a copy that the function has forked leaves no artifacts")
+            if not self._say(asked, self):
+                raise RuntimeError(
+                    "only the function itself leaves artifacts: it has ended, or this is a fork of it"
+                )
             stored, error = pickle.loads(self.left.get().answer)
         if error is not None:
             raise error
@@ -133,9 +136,12 @@ class Child:
         sys.path[:] = self._main.pop("sys_path")
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
-            ended = self._ended(self._calls.get())
+            call = self._calls.get()
+            ended = self._ended(call)
             if self._is_copy:
                 os._exit(0)
+            with self._saying:
+                call.is_over = True
             self._say(ended)
 
     def _listen(self) -> None:
@@ -174,12 +180,15 @@ class Child:
             raise EOFError
         return pickle.loads(self._reading.read(*LENGTH.unpack(head)))
 
-    def _say(self, message: Any) -> bool:
-        """False: a copy has nobody to say it to."""
+    def _say(self, message: Any, of: Here | None = None) -> bool:
+        """False: it is not said. A copy has nobody to say it to; and a thread that goes on after its call has ended
+        would speak of the next one."""
         if self._is_copy:
             return False
         data = framed(message)
         with self._saying:
+            if of is not None and of.is_over:
+                return False
             self._link.sendall(data)
         return True
 
