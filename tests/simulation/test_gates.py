@@ -229,6 +229,16 @@ async def test_who_is_cancelled_keeps_its_place_until_its_code_has_ended(world: 
     await check_empty(world)
 
 
+async def test_who_is_over_its_time_ends_at_once_if_only_its_rate_is_limited(world: World) -> None:
+    stubborn = Stubborn(world, seconds=40)
+    world.app.task("work", timeout=1, max_retries=0, limit=rota.Limit(rate="1/s"))(stubborn.handle)
+    await world.queue.declare_limits(world.app)
+    task = await world.queue.submit("work")
+    async with world.running(concurrency=50):
+        ended = await world.queue.wait(task.id)
+        assert (ended.status, world.clock.now() < START + 20 * SECOND) == ("failed", True)
+
+
 async def test_who_is_over_its_time_when_its_worker_ends_has_failed(world: World) -> None:
     """It is not handed back: its attempt is over, though its code goes on."""
     stubborn = Stubborn(world, seconds=40)

@@ -21,6 +21,7 @@ from .alarms import (
     set_alarm_rules,
 )
 from .backfill import begin_backfill, cancel_backfill
+from .gates import limited_at_once
 from .limits import gate_waiting, limit_planned, limit_tasks, move_planned, replan_lines
 from .plans import MakePlan, apply_plan, check_plan_age, read_stored
 from .schedules import (
@@ -146,6 +147,7 @@ __all__ = [
     "lies_anything_ahead",
     "limit_planned",
     "limit_tasks",
+    "limited_at_once",
     "look_for_alarms",
     "look_soon_at_tagged",
     "move_planned",

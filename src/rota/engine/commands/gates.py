@@ -24,6 +24,7 @@ from ...domain.model import Gate, Limits, Task, TaskStatus, Tenant
 from ...domain.task import with_gates
 from ...stores.base import Tx
 from ...stores.queries import PlannedTasks, TasksInLine
+from ..work import as_work
 from .shared import DEFAULT_LIMITS
 
 MOVED_AT_ONCE = 500
@@ -260,6 +261,14 @@ class Gates:
             if id in self._now:
                 self._now[id] = gate.leave(task, self._now[id], self._at)
         return gate.without_places(task)
+
+
+@as_work
+async def limited_at_once(tx: Tx, tasks: Sequence[Task]) -> set[str]:
+    """Those of these tasks that have passed a gate with a limit of how many are at work at once, by id."""
+    gates = await tx.get_many(Gate, {id for task in tasks for id in task.gates})
+    counting = {id for id, each in gates.items() if each.limit.concurrency is not None}
+    return {task.id for task in tasks if not counting.isdisjoint(task.gates)}
 
 
 async def put_new(tx: Tx, tasks: Mapping[str, Task]) -> dict[str, Task]:

@@ -26,7 +26,7 @@ from ...stores.base import CommitOptions
 from ...stores.threads import Threads
 from ..app import App
 from ..clock import new_id
-from ..commands import Claim, Claimed, Result, claim_tasks, next_to_claim, settle_tasks
+from ..commands import Claim, Claimed, Result, claim_tasks, limited_at_once, next_to_claim, settle_tasks
 from ..executor import Execution, StopReason
 from ..guard import entering_handler, is_a
 from ..handlers.providers import Resources
@@ -89,7 +89,9 @@ class TaskWorker:
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._overrunning: list[Execution] = []  # given up, and their code still runs
-        self._keeping_places: dict[Execution, None] = {}  # those of `_running` whose code was given up
+        self._keeping_places: dict[
+            Execution, bool | None
+        ] = {}  # given up, of `_running`; None: not asked yet
         self._asked_for = 0  # slots kept for claims under way
         self._unanswered: frozenset[str] = frozenset()  # the leases of claims whose answer was lost
         self._ended: dict[Execution, Outcome] = {}
@@ -133,7 +135,7 @@ class TaskWorker:
 
     async def run_once(self) -> timedelta:
         """Settle and claim; how long until there is something to do without being woken."""
-        self._give_up_places()
+        await self._give_up_places()
         _, claimed = await _all(self._settle(), self.claim())
         next_at = None if claimed is None else await self._next_at(*claimed)
         return self._delay(None if next_at is None else next_at - await self._queue.store.now())
@@ -359,17 +361,26 @@ class TaskWorker:
             execution.call_when_ended(self.wake.set)
             if execution.task.gates and _is_ours(execution):
                 self._keeping_places[execution] = None
+                self.wake.set()
                 return
-            self._overrunning.append(execution)
         self._put_away(execution)
 
-    def _give_up_places(self) -> None:
+    async def _give_up_places(self) -> None:
         """A limited task whose code was given up, at its timeout or for a cancel, ends with that code: until then it
-        keeps its places, so that never more than the limit are at work."""
-        for execution in [each for each in self._keeping_places if not each.still_runs]:
-            self._put_away(execution)
+        keeps its places, so that never more than the limit are at work. If only rates limit it, it ends at once."""
+        unknown = [execution for execution, keeps in self._keeping_places.items() if keeps is None]
+        if unknown:
+            counted = await self._queue.store.read(limited_at_once([each.task for each in unknown]))
+            self._keeping_places |= {
+                each: each.task.id in counted for each in unknown if each in self._running
+            }
+        for execution, keeps in list(self._keeping_places.items()):
+            if not (keeps and execution.still_runs):
+                self._put_away(execution)
 
     def _put_away(self, execution: Execution) -> None:
+        if execution.still_runs:
+            self._overrunning.append(execution)
         self._forget(execution)
         if _is_ours(execution):
             self._ended[execution] = execution.outcome()
