@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 
-from ..stores.base import Store
+from ..stores.base import Store, Work
 from .clock import Clock
 from .commands import gate_waiting, limit_planned, move_planned, replan_lines
 from .queries import unplanned_limits
@@ -26,7 +27,11 @@ async def plan_anew(store: Store, clock: Clock, tenant: str, changed: Mapping[st
     """Plan what waits under these limits, each with the version that changed it. Gates get the limits first, so that
     nobody else passes under the old ones. False: transactions that may not have seen the limits are still open, so this
     is to be done again."""
-    have_ended = not changed or await store.wait_for_writers(FOR_WRITERS)
+    have_ended = not changed or await store.wait_for_writers(timedelta(0))
+    if not have_ended:
+        for subject in changed:
+            await commit_pages(store, clock, partial(_replan_lines, tenant, subject))
+        have_ended = await store.wait_for_writers(FOR_WRITERS)
     for subject, number in changed.items():
         await _plan(store, clock, tenant, subject)
         if have_ended:
@@ -35,9 +40,13 @@ async def plan_anew(store: Store, clock: Clock, tenant: str, changed: Mapping[st
 
 
 async def _plan(store: Store, clock: Clock, tenant: str, subject: str) -> None:
-    await commit_pages(store, clock, lambda after: replan_lines(tenant, subject, after, PAGE))
+    await commit_pages(store, clock, partial(_replan_lines, tenant, subject))
     await commit_pages(store, clock, lambda after: gate_waiting(tenant, subject, after, PAGE))
     await commit_pages(store, clock, lambda after: move_planned(tenant, after, PAGE))
+
+
+def _replan_lines(tenant: str, subject: str, after: str | None) -> Work[str | None]:
+    return replan_lines(tenant, subject, after, PAGE)
 
 
 async def end_changes(store: Store, clock: Clock) -> None:

@@ -114,7 +114,9 @@ class PendingWrites:
     async def add(self, tx: BufferedTx) -> None:
         """Take over the writes of a work."""
         self._merge_gates(tx)
-        if any(self._holds(of_type, records) for of_type, records in (*tx.puts.items(), *tx.deletes.items())):
+        if any(
+            self._writes(of_type, records) for of_type, records in (*tx.puts.items(), *tx.deletes.items())
+        ):
             await self.flush()
         for of_type, replaced in tx.replaced.items():
             self._replaced.setdefault(of_type, {}).update(replaced)
@@ -152,9 +154,9 @@ class PendingWrites:
                 waiting[id] = replace(gate, version=before.version)
                 del tx.puts[Gate][id]
 
-    def _holds(self, of_type: type[Record], records: dict[str, Record]) -> bool:
-        held = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
-        return not held.isdisjoint(records)
+    def _writes(self, of_type: type[Record], records: dict[str, Record]) -> bool:
+        written = self._puts.get(of_type, {}).keys() | self._deletes.get(of_type, {}).keys()
+        return not written.isdisjoint(records)
 
     async def flush_before_query(self, *of_types: type[Record]) -> None:
         """A query of these tables must see the writes to them."""
