@@ -407,6 +407,7 @@ def test_a_wrong_input_is_refused_where_the_handler_is_known() -> None:
             lambda: queue.execute_template("letter", wrong),
             lambda: queue.create_schedule("s", target=wrong_letter, interval=60),
             lambda: queue.update_schedule("letters", target=wrong_letter),
+            lambda: queue.plan_create("s", target=wrong_letter, interval=60),
             lambda: queue.for_tenant("acme").submit("send", wrong),
         ]
         for call in calls:

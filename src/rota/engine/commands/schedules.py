@@ -109,12 +109,19 @@ async def create_schedules(
 
 @as_work
 async def plan_new_schedule(
-    tx: Tx, tenant: str, key: str, timing: Timing, target: Target, fields: Mapping[str, Any], actor: str
+    tx: Tx,
+    tenant: str,
+    key: str,
+    timing: Timing,
+    target: Target,
+    fields: Mapping[str, Any],
+    actor: str,
+    check: CheckInput | None = None,
 ) -> plan.Plan:
     """The plan of what `create_schedule` would do. Only read: nothing is written."""
     made = Declared(id=derived_id("plan", key), key=key, timing=timing, target=target, fields=fields)
     new = await _created(tx, tenant, made, await limits_of(tx, tenant), actor)
-    await _check_template(tx, None, new)
+    await _check_template(tx, None, new, check)
     item = plan.Item(name=key, action=plan.Action.CREATED, old=None, new=new)
     return plan.Plan(tenant=tenant, at=tx.now, schedules=(item,))
 

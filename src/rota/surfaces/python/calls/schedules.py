@@ -164,7 +164,9 @@ class ScheduleCalls(Calls):
         key = check_key(schedule_id)
         timing, target, fields = arguments.new_schedule(options, await self.now())
         self._check_target(target)
-        work = commands.plan_new_schedule(self.tenant, key, timing, target, fields, self.actor)
+        work = commands.plan_new_schedule(
+            self.tenant, key, timing, target, fields, self.actor, check=self._check_input
+        )
         with arguments.in_words_of(options):
             return await self.store.read(work)
 
