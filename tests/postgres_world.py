@@ -59,17 +59,22 @@ class PostgresInVirtualTime(Store):
 
     async def transact(self, work: Work[T], /, options: CommitOptions = PLAIN_COMMIT) -> T:
         written: set[type[Record]] = set()
+        virtual = asyncio.get_running_loop()
 
         async def watched(tx: Tx) -> T:
             value = await work(tx)
             written.update(getattr(tx, "written", ()))
             return value
 
-        try:
-            return await self._call(lambda: self._store.transact(watched, options))
-        finally:
-            if written:
-                self._waiters.changed(written)
+        async def committed() -> T:
+            """Tells of it when it is done, also if the node that asked for it has died meanwhile."""
+            try:
+                return await self._store.transact(watched, options)
+            finally:
+                if written:
+                    virtual.call_soon_threadsafe(self._waiters.changed, written)
+
+        return await self._call(committed)
 
     async def wait_for_writers(self, at_most: timedelta) -> bool:
         return await self._call(lambda: self._store.wait_for_writers(at_most))
