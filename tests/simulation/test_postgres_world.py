@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 from records import task
@@ -11,14 +12,21 @@ from worlds import EVERY_STORE, World, play
 
 
 def test_a_commit_is_heard_of_also_if_the_node_that_made_it_has_died(tmp_path: Path) -> None:
-    async def scenario(world: World) -> None:
-        async def work(tx: Tx) -> None:
-            tx.put(task())
+    """It dies while the work runs, on the store's own loop."""
+    begun, goes_on = threading.Event(), threading.Event()
 
+    async def work(tx: Tx) -> None:
+        begun.set()
+        goes_on.wait(60)
+        tx.put(task())
+
+    async def scenario(world: World) -> None:
         hint = asyncio.create_task(world.store.wait(None))
         commit = asyncio.create_task(world.store.transact(work))
-        await asyncio.sleep(0)
+        await asyncio.to_thread(begun.wait, 60)
         commit.cancel()
+        await asyncio.gather(commit, return_exceptions=True)
+        goes_on.set()
         async with asyncio.timeout(60):
             await hint
 
