@@ -16,6 +16,7 @@ import rota
 from rota.domain.model import Gate
 from rota.engine import limits
 from rota.engine.commands import gates as commands
+from rota.engine.commands.tasks import ASKED_AHEAD
 from simulation.faults import Fault, FaultyStore, Node
 from worlds import HOUR, MINUTE, SECOND, START, Stubborn, World, on_any_store
 
@@ -513,6 +514,23 @@ async def test_a_line_of_many_holds_up_no_other(world: World) -> None:
         await world.at(2 * SECOND)
         assert (await world.queue.get(other.id)).started_at == START
     assert marks.most == {"slow": 1, "other": 1}
+
+
+@on_any_store
+async def test_those_that_a_limit_turns_away_hold_up_no_other(world: World) -> None:
+    """They ask when a worker would start them: more than one claim reads are before the one that is free to start."""
+    marks = Marks(world, seconds=60)
+    world.app.task("work")(marks.handle)
+    world.app.task("other")(marks.handle)
+    await world.queue.limit_kind("work", concurrency=1)
+    due = START + MINUTE
+    await world.queue.submit_many(
+        [("work", {"customer": 1})] * 2 * ASKED_AHEAD, priority=200, schedule_at=due
+    )
+    await world.queue.submit("other", {"customer": 2}, priority=1, schedule_at=due)
+    async with world.running(concurrency=2):
+        await world.at(MINUTE + SECOND)
+    assert marks.begun.keys() == {"1", "2"}
 
 
 @on_any_store

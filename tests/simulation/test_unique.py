@@ -119,3 +119,12 @@ async def test_what_is_unique_is_remembered_as_long_as_its_task_lives(world: Wor
     await world.at(5 * DAY)
     assert await world.store.transact(commands.forget_old(retention, 100)) == 1
     assert (await world.queue.submit("mail", unique_by=["kind"])).id != first.id
+
+
+async def test_what_is_unique_is_forgotten_when_its_task_has_expired(world: World) -> None:
+    """Also if nobody has marked it."""
+    await world.queue.submit("mail", unique_by=["kind"], ttl=HOUR)
+    await world.at(3 * DAY)
+    assert (await world.store.snapshot())["receipt"]
+    await world.store.transact(commands.forget_old(commands.Retention(), 100))
+    assert not (await world.store.snapshot())["receipt"]

@@ -50,13 +50,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a claim: tasks, which of its running ones are to be cancelled, and as of when. `is_more_ready`:
-    limits turned some away, and there may be others behind them."""
+    """The answer to a claim: tasks, which of its running ones are to be cancelled, and as of when."""
 
     tasks: list[Task]
     cancelling: list[str]
     at: datetime
-    is_more_ready: bool = False
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,13 +152,8 @@ async def claim_tasks(tx: Tx, ask: Claim) -> Claimed:
     cancelling = await tx.find(Cancelling(worker_id=ask.worker_id), 1000) if ask.is_running else []
     held = await _held(tx, ask) if ask.unanswered else []
     rest = replace(ask, limit=ask.limit - len(held)) if held else ask
-    claimed, turned_away = await _claimed(tx, rest) if rest.limit > 0 and ask.kinds else ([], 0)
-    return Claimed(
-        tasks=held + claimed,
-        cancelling=[task.id for task in cancelling],
-        at=tx.now,
-        is_more_ready=turned_away > 0 and len(claimed) + turned_away >= rest.limit,
-    )
+    claimed = await _claimed(tx, rest) if rest.limit > 0 and ask.kinds else []
+    return Claimed(tasks=held + claimed, cancelling=[task.id for task in cancelling], at=tx.now)
 
 
 async def _held(tx: Tx, ask: Claim) -> list[Task]:
@@ -169,10 +162,10 @@ async def _held(tx: Tx, ask: Claim) -> list[Task]:
     return [task for task in running if life.is_held_under(task, ask.unanswered, tx.now)]
 
 
-async def _claimed(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
-    """The tasks, and how many limits turned away. All are claimed in one update, if they are plain tasks, or limited
-    ones that have asked before, as most have. An update cannot say how a workflow is claimed, nor ask at a gate: if one
-    of those is ready, the best of all are claimed one by one. So the order is the same for all."""
+async def _claimed(tx: Tx, ask: Claim) -> list[Task]:
+    """All are claimed in one update, if they are plain tasks, or limited ones that have asked before, as most have. An
+    update cannot say how a workflow is claimed, nor ask at a gate: if one of those is ready, the best of all are
+    claimed one by one. So the order is the same for all."""
     plain = tuple(sorted(kind for kind, each in ask.kinds.items() if each.workflow_version is None))
     workflows = tuple(sorted(ask.kinds.keys() - set(plain)))
     if plain and not (workflows and await tx.find(_ready(ask, workflows, tx.now), 1)):
@@ -182,13 +175,14 @@ async def _claimed(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
         limited = [kind for kind in plain if ask.kinds[kind].limit is not None]
         claimed = await tx.update(_ready(ask, plain, tx.now), update, ask.limit, limited=limited)
         if claimed is not None:
-            return claimed, 0
+            return claimed
     return await _claimed_one_by_one(tx, ask)
 
 
-async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
+async def _claimed_one_by_one(tx: Tx, ask: Claim) -> list[Task]:
     """Claim tasks of which some have to ask at gates. More tasks are read than there are free slots: those that a limit
-    turns away must not hold up the tasks behind them."""
+    turns away must not hold up the tasks behind them. If there are more of those, the worker claims again, since it
+    hears of what is written here as of all tasks that wait."""
     query = _ready(ask, tuple(sorted(ask.kinds)), tx.now)
     ready = await tx.find(query, ask.limit, lock=True)
     have_to_ask = [task for task in ready if _has_to_ask(task, ask, tx.now)]
@@ -216,7 +210,7 @@ async def _claimed_one_by_one(tx: Tx, ask: Claim) -> tuple[list[Task], int]:
     stored = [tx.put(task, was=was) for task, (_, was) in zip(claimed, passed, strict=True)]
     for task, was in turned_away:
         tx.put(task, was=was)
-    return stored, len(turned_away)
+    return stored
 
 
 def _has_to_ask(task: Task, ask: Claim, now: datetime) -> bool:

@@ -224,9 +224,6 @@ class TaskWorker:
                 self._start(task, traced_since)
         if unanswered and claimed.tasks:
             self.leases.renew_soon()  # some of their leases have begun long ago
-        if claimed.is_more_ready:
-            self.wake.set()
-            return None
         if claimed.tasks and len(claimed.tasks) == free:
             return None  # full: the next claim follows when a handler ends
         return (ask, claimed.at) if free else None
