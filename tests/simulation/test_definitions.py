@@ -154,6 +154,8 @@ async def test_a_template_is_found_by_its_alias(world: World) -> None:
     other = await queue.create_template("other", "work")
     with pytest.raises(Refused, match="already in use"):
         await queue.update_template("other", alias="daily_report")
+    with pytest.raises(Refused, match="is already in use by template 'Daily-Report'"):
+        await queue.create_template(made.id, kind="work")  # one would get the other by it
     await queue.update_template(made.id, alias="DailyReport")
     await queue.for_tenant("acme").create_template("daily-report", "work")
     with pytest.raises(NotFound):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...domain import task
 from ...domain import template as rules
-from ...domain.errors import Refused
+from ...domain.errors import NotFound, Refused
 from ...domain.model import Task, Template
 from ...domain.schedule import definition
 from ...stores.base import Tx, Work
@@ -78,10 +78,13 @@ async def _with_alias(tx: Tx, tenant: str, id: str, fields: Mapping[str, Any]) -
 
 
 async def _check_alias(tx: Tx, template: Template) -> None:
-    wanted = rules.alias_key(template.alias)
-    for holder in await tx.find(TemplateByAlias(tenant=template.tenant, alias_key=wanted), 1):
-        if holder.id != template.id:
-            raise Refused("alias_taken", alias=template.alias, holder=holder.alias)
+    """An alias is no other template's, nor the id of another, which would be found instead."""
+    try:
+        holder = await find_template(tx, template.tenant, template.alias)
+    except NotFound:
+        return
+    if holder.id != template.id:
+        raise Refused("alias_taken", alias=template.alias, holder=holder.alias)
 
 
 def delete_template(tenant: str, id: str, actor: str, limit: int = 100) -> Work[bool]:
