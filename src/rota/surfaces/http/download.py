@@ -48,7 +48,8 @@ async def download(request: Request, opened: OpenArtifact) -> Response:
         "Content-Security-Policy": "sandbox; default-src 'none'",
         "X-Content-Type-Options": "nosniff",
     }
-    if etag in request.headers.get("if-none-match", ""):
+    known = request.headers.get("if-none-match", "")
+    if etag in known or known.strip() == "*":
         return Response(status_code=304, headers=headers)
     wanted = request.headers.get("range") if request.headers.get("if-range", etag) == etag else None
     start, stop = _span(wanted, artifact.size)
