@@ -70,7 +70,7 @@ CALLS: list[tuple[Callable[..., Any], Any, Any]] = [
     (lambda *, a, **rest: [a, rest], {"a": 1, "b": 2}, [1, {"b": 2}]),
     (lambda: "nothing", {"a": 1}, "nothing"),
     (lambda: "nothing", 5, "nothing"),
-    (lambda *args: list(args), {"a": 1}, []),
+    (lambda *args, **rest: [list(args), rest], {"a": 1}, [[], {"a": 1}]),
 ]
 
 

@@ -130,9 +130,6 @@ def test_arguments_become_an_input(
     found.check(input)
 
 
-def variadic(*names: str) -> None: ...
-
-
 @pytest.mark.parametrize(
     ("function", "args", "kwargs", "sentence"),
     [
@@ -143,7 +140,6 @@ def variadic(*names: str) -> None: ...
         (typed, (DAY, [object()]), {}, "input.to: [<object object"),
         (first, (CONTEXT, DAY), {}, "input: kind: too many positional arguments"),
         (lambda input, n=1: 0, (1, 2), {}, "n: the parameter input gets the whole input"),
-        (variadic, ("a",), {}, "input: kind: too many positional arguments"),
     ],
 )
 def test_a_call_that_cannot_be_submitted_gets_one_sentence(
@@ -176,12 +172,18 @@ def asks_for_anything(n=injected) -> None: ...  # type: ignore[no-untyped-def]  
             "kind(n): nobody provides a int; annotate it with rota.Context, rota.Queue, rota.Task",
         ),
         (asks_for_anything, "kind(n): nobody provides it: it has no annotation"),
+        (lambda *days: 0, "kind(*days): it would get nothing: the values of an input have names; write a"),
+        (lambda day, *others: 0, "kind(*others): it would get nothing"),
     ],
 )
 def test_what_nobody_provides_is_refused_at_registration(function: Any, sentence: str) -> None:
     with pytest.raises(rota.Invalid) as refused:
         signature(function)
     assert str(refused.value).startswith(sentence)
+
+
+def test_a_wrapper_that_takes_anything_gets_what_has_a_name() -> None:
+    assert signature(lambda *args, **kwargs: 0).arguments({"a": 1}, None) == ([], {"a": 1})
 
 
 def test_a_name_that_is_defined_later_is_resolved_when_it_is_needed() -> None:

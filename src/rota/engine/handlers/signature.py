@@ -12,7 +12,7 @@ Tasks and workflows differ in what is injected, and in nothing else: both are bo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -249,11 +249,24 @@ class Signature:
         self._whole = next((field for field in self._fields if field.name == "input"), None)
         self._whole_value = self._whole or next(iter(self._fields), None)
         rest = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        if rest is None:
+            self._check_no_others(parameters)
         self._takes_any = rest is not None
         self._decode_others = None if rest is None else self._field(rest, hints).decode
         left_out = second if self.takes_input else None
         asked = [p for p in parameters if (p in plain and p is not left_out) or p is rest]
         self._callable_with = inspect.Signature(asked)
+
+    def _check_no_others(self, parameters: Iterable[inspect.Parameter]) -> None:
+        """`*others` alone gets nothing: what is submitted would be left out without a word. Beside `**others` it is
+        most often a wrapper, which passes on what has names."""
+        for p in parameters:
+            if p.kind is p.VAR_POSITIONAL and not self._context_first:
+                raise Invalid(
+                    f"{self.kind}(*{p.name})",
+                    "it would get nothing: the values of an input have names",
+                    f"write a parameter for each, or {p.name} for a list of them",
+                )
 
     def _field(self, p: inspect.Parameter, hints: _Hints, *, else_context: bool = False) -> _Field:
         name = f"{self.kind}({p.name})"
