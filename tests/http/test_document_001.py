@@ -413,7 +413,7 @@ def test_missed_run_policy_execute_once(quiet: Tenant) -> None:
 
 
 def test_concurrent_schedulers_no_duplicate_execution(quiet: Tenant) -> None:
-    create(quiet, "contended", EVERY_SECOND, overlapPolicy="allow")
+    create(quiet, "contended", EVERY_SECOND, overlapPolicy="allow", misfireGraceSeconds=3600)
     overdue(quiet, "contended", 1)
 
     async def at_once(queue: Any) -> None:

@@ -72,7 +72,7 @@ async def test_threads_of_one_task_never_run_side_by_side() -> None:
     """In real time: virtual time stands still while a thread works, so there a thread is never late."""
     gate, app, running, most = threading.Event(), rota.App(), [0], [0]
 
-    @app.task("hang", max_retries=2, timeout=0.05, retry_policy=AT_ONCE)
+    @app.task("hang", max_retries=1000, timeout=0.05, retry_policy=AT_ONCE)
     def hang() -> None:
         running[0] += 1
         most[0] = max(most[0], running[0])
@@ -93,7 +93,8 @@ async def test_threads_of_one_task_never_run_side_by_side() -> None:
         done = await queue.wait(hung.id, 60)
         worker.stop()
         await working
-    assert (done.status, done.attempt, most) == (TaskStatus.COMPLETED, 2, [1])
+    assert (done.status, most) == (TaskStatus.COMPLETED, [1])
+    assert done.attempt >= 2  # a busy machine needs longer than the timeout to start a thread
 
 
 class Lost:
