@@ -175,7 +175,7 @@ def test_follow_sees_each_change(still: Api) -> None:
 
 
 def test_follow_sees_a_job_expire(still: Api) -> None:
-    soon = timedelta(milliseconds=500)
+    soon = timedelta(seconds=2)
     task = still.served.call(lambda queue: queue.submit("backup_database", ttl=soon))
     with following(still, task.id) as lines:
         assert event(lines)[1]["status"] == "pending"
