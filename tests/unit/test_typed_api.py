@@ -273,6 +273,7 @@ def programs(folder: Path) -> Iterator[Path]:
         yield program
 
 
+@pytest.mark.long
 def test_programs_are_accepted_or_refused_by_a_type_checker(tmp_path: Path) -> None:
     """All in one run of mypy, in strict mode, whose cache is kept, whichever process runs this: it is the slowest thing
     here."""

@@ -213,6 +213,7 @@ def orders(most: int) -> Iterator[Order]:
         plan = order.following(most)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RACES)
 def test_every_order_comes_to_the_same_end(name: str, tmp_path: Path) -> None:
     flow, acts, is_right, workers = RACES[name]
