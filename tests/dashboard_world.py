@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from rota.domain.model import (
 )
 from rota.domain.schedule.run import run_id
 from rota.domain.workflow import Step, StepStatus, step_id
+from rota.engine.queries.schedules import next_times
 from rota.stores.base import Tx
 
 __all__ = ["furnish", "with_ledger"]
@@ -267,9 +269,9 @@ async def with_ledger(
 
 
 def _step(schedule: Schedule, now: datetime) -> timedelta:
-    first = schedule.next_occurrence(now)
-    second = None if first is None else schedule.next_occurrence(first)
-    return timedelta(days=1) if first is None or second is None else second - first
+    """The least distance of the next times: the same on every day of the week."""
+    times = [each.at for each in next_times(schedule, now, 7)]
+    return min((later - sooner for sooner, later in pairwise(times)), default=timedelta(days=1))
 
 
 def _row(schedule: Schedule, at: datetime, status: RunStatus, length: timedelta) -> list[Run | Task]:
