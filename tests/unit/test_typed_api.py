@@ -278,13 +278,8 @@ def test_programs_are_accepted_or_refused_by_a_type_checker(tmp_path: Path) -> N
     here."""
     cache = ROOT / ".mypy_cache" / "typed_api"
     options = ["--strict", "--config-file=", f"--cache-dir={cache}", "--no-error-summary"]
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        *options,
-        *programs(tmp_path),
-    ]  # in a process: it changes its own
+    files = map(str, programs(tmp_path))
+    command = [sys.executable, "-m", "mypy", *options, *files]  # in a process, whose limits it changes
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.stderr, done.stderr
     lines = done.stdout.splitlines()
