@@ -182,6 +182,13 @@ def test_what_nobody_provides_is_refused_at_registration(function: Any, sentence
     assert str(refused.value).startswith(sentence)
 
 
+def test_a_workflow_has_no_others_but_its_context_either() -> None:
+    with pytest.raises(rota.Invalid, match=r"^kind\(\*names\): it would get nothing"):
+        Signature("kind", lambda ctx, *names: 0, inject={}, context_first=True)
+    passed_on = Signature("kind", lambda *args: 0, inject={}, context_first=True)
+    assert passed_on.arguments({"a": 1}, CONTEXT) == ([CONTEXT], {})
+
+
 def test_a_wrapper_that_takes_anything_gets_what_has_a_name() -> None:
     assert signature(lambda *args, **kwargs: 0).arguments({"a": 1}, None) == ([], {"a": 1})
 

@@ -225,8 +225,8 @@ class Signature:
                 "function", str(problem), "register a function whose parameters are known"
             ) from None
         parameters = list(self._signature.parameters.values())
-        if self._context_first and parameters and parameters[0].kind is not parameters[0].VAR_POSITIONAL:
-            del parameters[0]
+        if self._context_first:
+            del parameters[:1]
         named = [p for p in parameters if p.kind not in _VARIADIC]
         types = {p.name: _class_in(hints.of(p)) for p in named}
         self._given = [
@@ -261,7 +261,7 @@ class Signature:
         """`*others` alone gets nothing: what is submitted would be left out without a word. Beside `**others` it is
         most often a wrapper, which passes on what has names."""
         for p in parameters:
-            if p.kind is p.VAR_POSITIONAL and not self._context_first:
+            if p.kind is p.VAR_POSITIONAL:
                 raise Invalid(
                     f"{self.kind}(*{p.name})",
                     "it would get nothing: the values of an input have names",
