@@ -168,6 +168,9 @@ def test_a_module_that_cannot_be_imported_is_named_with_its_line(folder: Path) -
     assert complaint("worker unread_app:app").endswith(
         "SyntaxError: '(' was never closed (unread_app.py, line 2)"
     )
+    refused = "import rota\napp = rota.App()\napp.task('t')(lambda *args: 0)\n"
+    (folder / "refused_app.py").write_text(refused)
+    assert complaint("worker refused_app:app").endswith("refused_app.py, line 3)"), "not a line of Rota"
 
 
 def test_config_says_where_values_come_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,13 +62,17 @@ def _no_app(module: Any, module_name: str, attribute: str, found: Any) -> str:
     return f"{module_name} {what}; {advice}"
 
 
+_OURS = str(Path(__file__).parents[2])
+"""Where the code of Rota is."""
+
+
 def _where(problem: Exception) -> str:
     """The user's line that failed."""
     trace = problem.__traceback__
     place = ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if "importlib" not in file and not file.startswith("<") and file != __file__:
+        if "importlib" not in file and not file.startswith(("<", _OURS)):
             place = f" ({file}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return place
