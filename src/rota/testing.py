@@ -259,8 +259,10 @@ class _VirtualSelector(selectors.DefaultSelector):
         return super().register(fileobj, events, data)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:
+            return []  # what threads have told the loop is among its callbacks already
         heard = super().select(0)
-        if heard or timeout == 0:
+        if heard:
             return heard
         if self._loop._held:
             return super().select(self._patience.total_seconds()) or self._loop._stuck(self._patience)
