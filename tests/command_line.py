@@ -77,7 +77,7 @@ class Process:
         env = {**os.environ, "PYTHONUNBUFFERED": "1", "ROTA_HTTP": "no", **environment}
         files: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         self._process: Forked | subprocess.Popen[bytes]
-        if "PYTHONPATH" in env:
+        if "PYTHONPATH" in environment:
             self._process = subprocess.Popen([*ROTA, *shlex.split(line)], cwd=folder, env=env, **files)
         else:
             self._process = Forked(shlex.split(line), before=before, cwd=folder, env=env, **files)

@@ -8,6 +8,7 @@ import gc
 import inspect
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -36,11 +37,13 @@ MEMORY_AT_LEAST = 2 * 1024**3
 
 def pytest_configure(config: pytest.Config) -> None:
     """Folders of tests are in memory where there is room for them: thousands of tests wait for no disk. Every seed of a
-    test takes minutes, beside other work many."""
+    test takes minutes, beside other work many. What tests start listens to Ctrl-C, also if a script runs them in the
+    background."""
     if THOROUGH:
         config.option.timeout = config.option.timeout or 1800
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_AT_LEAST:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)
