@@ -62,12 +62,12 @@ def cpu_seconds(own: Server) -> float:
     """What the server has used of the processors until now, all its processes together. (Linux only.)"""
     postmaster = (own.folder / "data" / "postmaster.pid").read_text().split()[0]
     ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if stat.parent.name == postmaster:
+        if pid == postmaster:
             ticks += sum(map(int, fields[11:15]))  # and of those that have ended
         elif fields[1] == postmaster:
             ticks += sum(map(int, fields[11:13]))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import PATIENCE, Process, bare_folder, complaint, document, use_store
+from keeper import started_at
 
 APP = """
 import rota
@@ -40,15 +41,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def workers() -> set[int]:
-    return {each["pid"] for each in document("workers") if is_there(each["pid"])}
-
-
-def is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    return {each["pid"] for each in document("workers") if started_at(each["pid"])}
 
 
 def test_a_process_that_dies_is_replaced_and_all_stop_together(folder: Path) -> None:
@@ -63,7 +56,7 @@ def test_a_process_that_dies_is_replaced_and_all_stop_together(folder: Path) -> 
         assert document(f"wait {id}")["output"] == 8
         last = workers()
         assert supervisor.end(signal.SIGTERM) == 0
-    assert not any(is_there(pid) for pid in first | last)
+    assert not any(started_at(pid) for pid in first | last)
 
 
 def test_they_end_with_their_supervisor(folder: Path) -> None:
@@ -71,7 +64,7 @@ def test_they_end_with_their_supervisor(folder: Path) -> None:
         eventually(lambda: len(workers()) == 2)
         pids = workers()
         supervisor.end(signal.SIGKILL)
-        eventually(lambda: not any(is_there(pid) for pid in pids))
+        eventually(lambda: not any(started_at(pid) for pid in pids))
 
 
 def test_what_none_of_them_could_do_is_said_once(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import sys
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import rota
+from keeper import started_at
 from rota import TaskStatus
 from rota.domain.errors import Invalid
 from rota.domain.model import Task
@@ -22,18 +24,10 @@ from runtimes.world import Bench
 NASTY = '\'; echo pwned; "$(echo pwned)" `echo pwned` $HOME && \n rm -rf / #'
 
 
-def is_alive(pid: int) -> bool:
-    """A process that has ended and that nobody has waited for does not count."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 async def gone(pid: int) -> bool:
     """Within what a signal takes to arrive."""
-    for _ in range(200):
-        if not is_alive(pid):
+    for _ in range(3000):
+        if started_at(pid) is None:
             return True
         await asyncio.sleep(0.01)
     return False
@@ -225,11 +219,11 @@ time.sleep(1000)
 def group_of(leader: int) -> list[int]:
     """The pids of a process group, without those that have ended."""
     found = []
-    for file in Path("/proc").glob("[0-9]*/stat"):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(FileNotFoundError, ProcessLookupError):
-            state, _, group = file.read_text().rpartition(")")[2].split()[:3]
+            state, _, group = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:3]
             if int(group) == leader and state != "Z":
-                found.append(int(file.parent.name))
+                found.append(int(name))
     return found
 
 
@@ -252,7 +246,7 @@ async def test_a_fork_bomb_ends_with_its_group(
     bench.worker.stop()
     await running
     assert ended.status is TaskStatus.CANCELLED
-    for _ in range(500):
+    for _ in range(3000):
         if not group_of(leader):
             break
         await asyncio.sleep(0.01)
