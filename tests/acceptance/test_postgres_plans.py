@@ -13,9 +13,10 @@ import asyncpg
 import pytest
 
 from postgres_server import new_database
+from rota.domain import task as life
 from rota.domain.model import Record, ScheduleStatus, TaskStatus
 from rota.stores.postgres.address import Address
-from rota.stores.postgres.queries import Statement, Statements, statement_name, values_of
+from rota.stores.postgres.queries import Statement, Statements, statement_name, values_of, values_of_update
 from rota.stores.queries import (
     RECORD_OF,
     AlarmList,
@@ -301,6 +302,13 @@ async def test_who_is_next_in_lines_is_read_by_line() -> None:
                 plan, used = await explained(connection, statement, values_of(query, 500), generic)
                 assert used == {"task_line"}, plan
                 assert plan.count("Sort Key") == 1, f"each line is in order\n{plan}"
+            letting_in = STATEMENTS.update(life.letting_in(), "update_lines")
+            values = values_of_update(life.letting_in())
+            values |= {"gates": list(query.gates), "numbers": [10] * gates, "at": NOW}
+            for generic in (True, False):
+                plan, used = await explained(connection, letting_in, values, generic)
+                assert used == {"task_line", "task_pkey"}, plan
+                assert "Sort" not in plan, f"each line is in order\n{plan}"
 
 
 async def test_who_looks_for_expired_tasks_reads_none_that_cannot_expire() -> None:

@@ -16,8 +16,16 @@ from rota.domain.errors import Conflict
 from rota.domain.gate import without_places
 from rota.domain.model import Change, ChangeType, Failure, LogLine, RetryPolicy, Task, TaskStatus
 from rota.domain.task import Completed, Defaults, Update
-from rota.stores.base import Store, Tx, Work
-from rota.stores.queries import EndedTasks, LostLeases, PastExpiry, ReadyTasks, ReturnedTasks
+from rota.stores.base import PendingTask, Store, Tx, Work
+from rota.stores.queries import (
+    EndedTasks,
+    LostLeases,
+    PastExpiry,
+    ReadyTasks,
+    ReturnedTasks,
+    TasksInLine,
+    UpcomingTasks,
+)
 from stores import START, find, get, put
 
 LATER = START + timedelta(seconds=5)
@@ -374,3 +382,102 @@ async def test_updated_tasks_are_seen_and_changed_by_works_beside_it(store: Stor
     assert await get(store, Task, "a") == archived
     assert [line.type for line in archived.history] == ["claimed", "completed", "archived"]
     assert await get(store, Task, "b") == settled(second)
+
+
+def in_line(id: str, line: str = "g", **values: Any) -> Task:
+    return task(id, line=line, gates=(line,), history=(created(),), **values)
+
+
+def let_in(lines: Mapping[str, int]) -> Work[list[Task] | None]:
+    async def work(tx: Tx) -> list[Task] | None:
+        return await tx.update_lines(lines, life.letting_in())
+
+    return work
+
+
+def puts(record: Task) -> Work[Task]:
+    async def work(tx: Tx) -> Task:
+        return tx.put(record)
+
+    return work
+
+
+async def test_the_first_of_lines_are_let_in(store: Store) -> None:
+    before = {
+        each.id: each
+        for each in await put(
+            store,
+            in_line("a", priority=200, input={"n": 1}),
+            in_line("b", available_at=START - timedelta(seconds=1)),
+            in_line("c"),
+            in_line("d"),
+            in_line("expired", priority=255, expires_at=START),
+            in_line("e", "h", tags=("x",), metadata={"y": 1}, updated_at=START + timedelta(seconds=1)),
+            in_line("f", "i"),
+            task("ready"),
+        )
+    }
+    let = await store.transact(let_in({"g": 3, "h": 2, "none": 5}))
+    assert let is not None
+    now = {each.id: each for each in let}
+    for id in "abce":
+        old = before[id]
+        assert now[id] == replace(old, line=None, passed=1, version=2)
+        assert [now[id]] == [replace(each, version=2) for each in life.letting_in().applied_to([old])]
+    assert now.keys() == set("abce")
+    for id, old in before.items():
+        assert await get(store, Task, id) == now.get(id, old)
+    ready = [each.id for each in await find(store, ReadyTasks(at=START))]
+    assert ready == ["a", "b", "c", "e", "ready"]
+    left = await find(store, TasksInLine(gates=("g", "h", "i"), most=9, at=START))
+    assert [each.id for each in left] == ["d", "f"]
+    assert await find(store, UpcomingTasks(after=START)) == []
+    claimed = await store.transact(claim(9))
+    assert claimed == [
+        replace(each, version=each.version + 1)
+        for each in claiming().applied_to([now.get(id, before[id]) for id in ready])
+    ]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"gates": ("g", "h")},
+        {"gates": ("f", "g"), "passed": 1},
+        {"asks_late": True},
+        {"available_at": START + timedelta(days=900)},
+    ],
+)
+async def test_nobody_is_let_in_by_an_update_if_one_changes_otherwise(
+    store: Store, values: dict[str, Any]
+) -> None:
+    other = replace(in_line("b"), **values)
+    before = await put(store, in_line("a"), other, in_line("c", "h"))
+    assert await store.transact(let_in({"g": 2, "h": 1})) is None
+    assert [await get(store, Task, each.id) for each in before] == before
+    let = await store.transact(let_in({"g": 1, "h": 1}))
+    assert let is not None
+    assert sorted(each.id for each in let) == ["a", "c"]
+
+
+async def test_who_lets_others_in_tells_workers(store: Store) -> None:
+    await put(store, in_line("a"))
+    waiting = asyncio.create_task(store.wait(START + timedelta(days=900), of={PendingTask}))
+    await asyncio.sleep(0)
+    await store.transact(let_in({"g": 1}))
+    await asyncio.wait_for(waiting, 30)
+
+
+async def test_a_work_that_fails_lets_nobody_in(store: Store) -> None:
+    """Nor does one that is committed beside others."""
+
+    async def failing(tx: Tx) -> None:
+        await tx.update_lines({"g": 1}, life.letting_in())
+        raise LookupError
+
+    [before] = await put(store, in_line("a"))
+    beside = [store.transact(puts(task(id))) for id in "xyz"]
+    answers = await asyncio.gather(*beside, store.transact(failing), return_exceptions=True)
+    assert isinstance(answers[-1], LookupError)
+    assert await get(store, Task, "a") == before
+    assert [await get(store, Task, id) for id in "xyz"] == answers[:-1]

@@ -395,6 +395,16 @@ def all_moved(gate: Gate, now: datetime) -> Gate:
     )
 
 
+def lets_in_alike(gate: Gate) -> bool:
+    """Whether all that it lets in change alike, unless they have other gates: they get no moments."""
+    return gate.limit.rate is None and gate.moving is None
+
+
+def entered_by(gate: Gate, number: int, now: datetime) -> Gate:
+    """The gate with so many more inside."""
+    return _changed(gate, now, inside=gate.inside + number) if number else gate
+
+
 def left_by(gate: Gate, number: int, now: datetime) -> Gate:
     """The gate without so many that were inside."""
     return _changed(gate, now, inside=max(0, gate.inside - number))

@@ -69,7 +69,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -81,7 +90,7 @@ from ..domain.errors import Corrupt, Invalid, Unavailable
 from ..domain.model import Event, Record, Task, TaskStatus
 from ..domain.task import Update
 from .codec import TABLES
-from .queries import Query, ReadyTasks
+from .queries import Query, ReadyTasks, TasksInLine
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -158,6 +167,14 @@ class Tx(Protocol):
         stored then. None: nothing was changed, since one of them has its `asks_at` at `query.at` or before, or is of
         one of the kinds `limited` and has passed no gate. It does what `find` with a lock, `applied_to` and `put` would
         do; a store may do it in one statement, and commit that at once. So it is the last write of a work."""
+        ...
+
+    async def update_lines(self, lines: Mapping[str, int], update: Update, /) -> list[Task] | None:
+        """Apply an update, which takes tasks out of their lines, to the first tasks of each of these lines, as many as
+        `lines` says, in the order of `TasksInLine` at `tx.now`. The answer: the tasks as they are stored then, in any
+        order. None: nothing was changed, since one of them has an `asks_at`, is not available at `tx.now`, or cannot be
+        read; the last may be a conflict instead. It does what `find`, `applied_to` and `put` would do; a store may do
+        it in one statement. A work asks for it in its first run only, and in a later one finds the tasks."""
         ...
 
     def put(self, record: R, /, *, was: R | None = None) -> R:
@@ -404,6 +421,18 @@ class BufferedTx(ABC):
         for task in found:
             if (not task.passed and task.kind in limited) or (task.asks_at and task.asks_at <= query.at):
                 return None
+        return self.put_updated(found, update)
+
+    async def update_lines(self, lines: Mapping[str, int], update: Update, /) -> list[Task] | None:
+        """Found, then changed. A store with statements of its own does better."""
+        found: list[Task] = []
+        before = len(self.unreadable)
+        for most in sorted(set(lines.values())):
+            gates = tuple(sorted(id for id, number in lines.items() if number == most))
+            found += await self.find(TasksInLine(gates=gates, most=most, at=self.now), most * len(gates))
+        has_other = any(task.asks_at or task.available_at > self.now for task in found)
+        if has_other or len(self.unreadable) > before:
+            return None
         return self.put_updated(found, update)
 
     @abstractmethod

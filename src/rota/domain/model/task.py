@@ -311,8 +311,10 @@ class Task(Runnable, frozen=True, kw_only=True, tag_field="record", tag="task.1"
     @property
     def asks_at(self) -> datetime | None:
         """From when on it has to ask at a gate before a worker may have it: it has not passed all of them, does not
-        know them, or the moment that a rate gave it is over then. None: it has not to ask."""
-        if self.asks_late or self.passed < len(self.gates):
+        know them, or the moment that a rate gave it is over then. None: it has not to ask. In the line of its only gate
+        it has asked."""
+        has_asked = self.line is not None and len(self.gates) == 1
+        if self.asks_late or (self.passed < len(self.gates) and not has_asked):
             return self.available_at
         return None if self.slot_until is None else self.slot_until + MICROSECOND
 

@@ -215,6 +215,11 @@ def completing(
     )
 
 
+def letting_in() -> Update:
+    """Let tasks in that wait in the line of their only gate, if that `lets_in_alike`."""
+    return Update(set={"line": None}, add={"passed": 1})
+
+
 def renew(
     task: Task,
     *,

@@ -22,14 +22,19 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     tasks that a query finds or a work names, and knows no rule.
 
     Each part names fields. `set` has their new values. `add` has numbers to add. `fill` has values by the kind of the
-    task, for fields that are None. `by_id` has values by the id of the task; a missing id means None. The history gets
-    one more line: the last that the fields imply (see `whole_history`). If that is a completion, it is by `actor`."""
+    task, for fields that are None. `by_id` has values by the id of the task; a missing id means None. If the status is
+    set, the history gets one more line: the last that the fields imply (see `whole_history`). If that is a completion,
+    it is by `actor`."""
 
     set: Mapping[str, Any]
     add: Mapping[str, int] = MappingProxyType({})
     fill: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     by_id: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     actor: str | None = None
+
+    @property
+    def sets_status(self) -> bool:
+        return "status" in self.set
 
     @property
     def fields(self) -> frozenset[str]:
@@ -45,10 +50,10 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
         history: tuple[Change, ...] = ()
         for task in tasks:
             new = replace(task, **self.set, **self._own_fields(task))
-            if task.history is not before or _facts_of_lines(new) != facts:
+            if self.sets_status and (task.history is not before or _facts_of_lines(new) != facts):
                 before, facts = task.history, _facts_of_lines(new)
                 history = whole_history(new, ShortHistory(before, last_number(before) + 1, self.actor))
-            changed.append(replace(new, history=history))
+            changed.append(replace(new, history=history) if self.sets_status else new)
         return changed
 
     def _own_fields(self, task: Task) -> dict[str, Any]:

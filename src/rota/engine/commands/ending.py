@@ -1,6 +1,7 @@
 """The end of tasks, whatever its reason: all that follows from it is written in the same commit.
 
-Every command that ends tasks does so through `Ending`: it was settled, cancelled, expired, lost or replayed.
+Every command that ends tasks does so through `Ending`: it was settled, cancelled, expired, lost or replayed. Tasks that
+complete, and whose end concerns only their runs and gates, are completed by an update instead (`settle_tasks`).
 """
 
 from __future__ import annotations

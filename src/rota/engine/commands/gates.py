@@ -1,7 +1,8 @@
 """The gates of some tasks within a work: read and locked before anything is written, and written with the tasks.
 
 Tasks ask when they are submitted, and when a worker would start them (`admit`); they leave when they end or wait again
-(`settle`), and then those that are next in line are let in, in the same commit. Nothing else moves a gate.
+(`settle`, or `leave_alike` where they only complete), and then those that are next in line are let in, in the same
+commit. Nothing else moves a gate.
 
 Gates are locked in one order, the greatest id first, so that no two works wait for each other: those of queues, then
 those of kinds. A task in the line of a queue needs the gate of its kind, too, and that is locked afterwards. A task in
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 
 from ...domain import gate
 from ...domain.model import Gate, Limits, Task, TaskStatus, Tenant
-from ...domain.task import with_gates
+from ...domain.task import letting_in, with_gates
 from ...stores.base import Tx
 from ...stores.queries import PlannedTasks, TasksInLine
 from ..work import as_work
@@ -269,6 +270,31 @@ async def limited_at_once(tx: Tx, tasks: Sequence[Task]) -> set[str]:
     gates = await tx.get_many(Gate, {id for task in tasks for id in task.gates})
     counting = {id for id, each in gates.items() if each.limit.concurrency is not None}
     return {task.id for task in tasks if not counting.isdisjoint(task.gates)}
+
+
+async def leave_alike(tx: Tx, tasks: Sequence[Task]) -> bool:
+    """These tasks complete, and nothing else changes. Where all that are next in their lines go in alike, one update
+    lets them in: then it is done. If not, nothing was changed. Gates of kinds and of queues at once are left to
+    `Gates`, since who is next in the line of a queue may need a kind that is to be locked before these."""
+    if len({gate.is_of_queue(id) for task in tasks for id in task.gates}) != 1:
+        return False
+    stored = await _gates_of(tx, tasks)
+    if not all(map(gate.lets_in_alike, stored.values())):
+        return False
+    left = _left_by(tasks)
+    now = {id: gate.left_by(each, left[id], tx.now) for id, each in stored.items()}
+    places = {id: room for id, each in now.items() if each.has_line and (room := gate.room(each))}
+    let_in = await tx.update_lines(places, letting_in()) if places else []
+    if let_in is None:
+        return False
+    number = Counter(task.gates[0] for task in let_in)
+    for id, each in now.items():
+        new = gate.entered_by(each, number[id], tx.now)
+        if number[id] < places.get(id, 0):
+            new = gate.without_line(new, tx.now)
+        if gate.has_changed(new, stored[id]):
+            tx.put(new)
+    return True
 
 
 async def put_new(tx: Tx, tasks: Mapping[str, Task]) -> dict[str, Task]:

@@ -22,7 +22,7 @@ from ...stores.base import Tx, Work
 from ...stores.queries import ArtifactList, Cancelling, Cursor, HeldTasks, ReadyTasks, TaskList, UpcomingTasks
 from ..work import as_work
 from .ending import Ending
-from .gates import Gates, put_new
+from .gates import Gates, leave_alike, put_new
 from .shared import DEFAULT_LIMITS, RecordedSteps, check_room_for_tasks, find_task, limits_of, next_page
 
 HELD_AT_MOST = 100_000
@@ -277,17 +277,18 @@ def settle_tasks(results: Sequence[Result]) -> Work[list[Task | Refused]]:
 
     async def work(tx: Tx) -> list[Task | Refused]:
         nonlocal is_first
+        may_trust, is_first = is_first, False
         stored = {result.task.id: result.task for result in results}
-        if not is_first:
+        if not may_trust:
             stored = await tx.get_many(Task, stored)
-        is_first = False
         are_alone = [_completes_alone(result, stored.get(result.task.id), worker_id) for result in results]
         alone = [result for result, is_alone in zip(results, are_alone, strict=True) if is_alone]
         run_ids = [result.task.run_id for result in alone if result.task.run_id is not None]
         runs = await tx.get_many(Run, run_ids)
         related = [result for result, is_alone in zip(results, are_alone, strict=True) if not is_alone]
         limited = [task for result in alone if (task := stored[result.task.id]).gates]
-        concerned = related or limited
+        has_left = may_trust and not related and await leave_alike(tx, limited)
+        concerned = (related or limited) and not has_left
         others = iter(
             await _settled_with_related(tx, related, stored, recorded_steps, limited) if concerned else ()
         )

@@ -257,12 +257,14 @@ class _Group:
                 break
             except Exception as error:
                 if shared.database.failure is None:
+                    if tx.has_sent:
+                        raise  # none of it may be committed
                     job.error = error  # it belongs to the caller of this work
                     continue
             if shared.database.failure is not None:
                 raise shared.database.failure
             job.written = tx.written
-            if tx.puts or tx.deletes:
+            if tx.puts or tx.deletes or tx.has_sent:
                 await shared.pending_writes.add(tx)
         await shared.pending_writes.flush(commit=True)
         self._to_run = left

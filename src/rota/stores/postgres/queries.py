@@ -69,7 +69,7 @@ class Statements:
         self.find = {name: _select(text, what[name]) for name, text in selects.items()}
         self.locked = {name: _select(text, what[name], _LOCK) for name, text in selects.items()}
         self.plain["lock_ready_tasks"] = self.find["lock_ready_tasks"]
-        self._update = selects["update_ready_tasks"]
+        self._updating = {name: selects[name] for name in ("update_ready_tasks", "update_lines")}
         self._update_of_tasks = sql["update_tasks"], sql["update_tasks_and_commit"]
         self._updates: dict[tuple[str, ...], Statement] = {}
         self._updates_of_tasks: dict[tuple[object, ...], tuple[Statement, Statement]] = {}
@@ -87,11 +87,12 @@ class Statements:
             for of_type, writer in WRITERS.items()
         }
 
-    def update(self, update: Update) -> Statement:
-        """The statement that applies such an update to ready tasks. Its values are those of `values_of_update`."""
-        fields = (*update.set, *update.add, *update.fill)
+    def update(self, update: Update, name: str = "update_ready_tasks") -> Statement:
+        """The statement that applies such an update to tasks that it finds. Its values are those of
+        `values_of_update`."""
+        fields = (name, *update.set, *update.add, *update.fill)
         if fields not in self._updates:
-            sql = self._update.replace("{what}", WRITERS[Task].what)
+            sql = self._updating[name].replace("{what}", WRITERS[Task].what)
             self._updates[fields] = named(sql.replace("{changes}", _changes(update)))
         return self._updates[fields]
 
@@ -133,7 +134,9 @@ def _what(sql: str) -> str:
 def _changes(update: Update) -> str:
     """The assignments of an update of tasks."""
     types = WRITERS[Task].types
-    changes = ["version = task.version + 1", "changes = task.changes + 1"]
+    changes = ["version = task.version + 1"]
+    if update.sets_status:
+        changes.append("changes = task.changes + 1")
     changes += [f"{name} = :set_{name}::{_through_text(types[name])}" for name in update.set]
     changes += [f"{name} = task.{name} + :add_{name}::{types[name]}" for name in update.add]
     changes += [

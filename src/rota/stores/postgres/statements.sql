@@ -361,6 +361,33 @@ cross join lateral (
 ) as task
 order by task.line, task.priority desc, task.lined_at, task.id limit :limit::bigint
 
+-- The same tasks, taken out of their lines; none of them, if one has to ask further or is not available yet, as the second
+-- column says. The first is the number of those found: if fewer were changed, another transaction has changed the rest
+-- meanwhile. There is always a row.
+-- name: update_lines
+with next as (
+  select task.id, task.asks_at is not null or task.lined_at > :at::timestamptz as is_asking
+  from unnest(:gates::text[], :numbers::bigint[]) as gate (id, most)
+  cross join lateral (
+    select task.id, task.asks_at, task.lined_at from {schema}.task
+    where line is not null and line = gate.id collate "C" and status || '' = 'pending'
+      and (expires_at is null or expires_at > :at::timestamptz)
+    order by priority desc, lined_at, task.id limit gate.most
+  ) as task
+),
+asking as (
+  select exists (select 1 from next where is_asking) as is_there
+),
+changed as (
+  update {schema}.task set {changes},
+    available_at = task.lined_at, lined_at = null, asks_at = null, planned_by = null
+  where task.id = any(array(select id from next where not (select is_there from asking)))
+    and case when task.line is not null and task.status = 'pending' then true end
+  returning task.*
+)
+select (select count(*) from next), (select is_there from asking), {what}
+from (select) as one left join changed as task on true
+
 -- name: planned_tasks
 select {what} from {schema}.task
 where status = 'pending' and planned_by is not null and planned_by = :gate::text

@@ -70,7 +70,8 @@ it."""
 
 
 def are_columns(fields: AbstractSet[str]) -> bool:
-    return fields.isdisjoint(_REST_NAMES)
+    """Whether an update of these fields is one of the columns that are called so. From the line follow others."""
+    return fields.isdisjoint((*_REST_NAMES, "line"))
 
 
 _REST = [field for field in msgspec.structs.fields(Task) if field.name not in (*_IN_COLUMNS, "history")]

@@ -199,8 +199,12 @@ class DatabaseTransaction:
         for write, number in zip(writes, numbers, strict=True):
             if number != len(write.rows.ids):
                 ids = ", ".join(write.rows.ids[:10])
-                self.failure = Conflict(f"changed or removed by someone else: one of {ids}")
-                raise self.failure
+                raise self.fail(Conflict(f"changed or removed by someone else: one of {ids}"))
+
+    def fail(self, failure: StoreError) -> StoreError:
+        """Nothing is committed, whatever the work does with the error."""
+        self.failure = failure
+        return failure
 
     async def commit(self) -> None:
         if not self.is_open:

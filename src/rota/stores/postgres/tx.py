@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
+from ...domain.errors import Conflict
 from ...domain.model import LIVE, Gate, NodeState, PausedQueue, Record, Schedule, Task
 from ...domain.task import Update
 from ..base import BufferedTx, PendingTask, ReadSoFar, RecordTypes, awaited_as
@@ -130,9 +131,9 @@ class PendingWrites:
                     self._held.get(of_type, {}).pop(id, None)
         self._told |= tx.written - _OF_NO_CONCERN - {PendingTask}
         if PendingTask in tx.written or self._pending:
-            self._note_pending(cast("Iterable[Task]", tx.puts.get(Task, {}).values()))
+            self.note_pending(cast("Iterable[Task]", tx.puts.get(Task, {}).values()))
 
-    def _note_pending(self, tasks: Iterable[Task]) -> None:
+    def note_pending(self, tasks: Iterable[Task]) -> None:
         """Other workers are told of tasks that are pending when all works are done. Those that a worker has let in by
         its results, and claimed along, are not: else every commit of one worker on limited tasks would wake the others
         for nothing: three took 1.4 to 2 times as long as one, and take 1.1 to 1.3 times as long."""
@@ -215,6 +216,8 @@ class PostgresTx(BufferedTx):
         self._transaction = shared.database
         self._statements = shared.database.statements
         self._pending_writes = shared.pending_writes
+        self.has_sent = False
+        """Whether writes of this work are in the database by now."""
 
     async def get(self, type: type[R], id: str, /) -> R | None:
         self.reading()
@@ -280,6 +283,7 @@ class PostgresTx(BufferedTx):
             limits = {"most": limit - len(changed), "limited": list(limited)}
             args = statement.args(values_of(query, asked) | values | limits)
             rows = await self._transaction.update(statement.sql, args, commit=self._is_alone)
+            self.has_sent = True
             if rows[0][1]:
                 return changed or None
             found = [row[2:] for row in rows if row[2] is not None]
@@ -291,6 +295,26 @@ class PostgresTx(BufferedTx):
             if len(changed) >= limit or (rows[0][0] < asked and len(read) == len(found)):
                 return changed
             asked *= 2  # others hold some of the best, or some cannot be read: look behind those
+
+    async def update_lines(self, lines: Mapping[str, int], update: Update, /) -> list[Task] | None:
+        """One statement. It may change a task that cannot be read, or meet one that is changed by someone else: that is
+        a conflict."""
+        self.reading()
+        self.writing()
+        await self._pending_writes.flush_before_query(Task)
+        statement, values = self._statements.update(update, "update_lines"), values_of_update(update)
+        values |= {"gates": list(lines), "numbers": list(lines.values()), "at": self.now}
+        rows = await self._transaction.update(statement.sql, statement.args(values), commit=False)
+        self.has_sent = True
+        number, has_to_ask = rows[0][:2]
+        if has_to_ask:
+            return None
+        changed = read_each([row[2:] for row in rows if row[2] is not None], read_tasks, self.unreadable)
+        if len(changed) < number:
+            raise self._transaction.fail(Conflict("a task in a line was changed, or cannot be read"))
+        self.written |= {Task, PendingTask}
+        self._pending_writes.note_pending(changed)
+        return changed
 
     def put_updated(self, tasks: Sequence[Task], update: Update, /) -> list[Task]:
         """The update is sent if all that it changes are columns, else the tasks are. (A task that is run takes 31
