@@ -14,7 +14,7 @@ import rota
 from postgres_server import new_database
 from records import task
 from rota.domain.model import Task, Tenant
-from rota.domain.task import Defaults
+from rota.domain.task import Defaults, letting_in
 from rota.engine import limits
 from rota.engine.commands import Claim, Retention, claim_tasks
 from rota.engine.roles.janitor import Forgetter
@@ -24,6 +24,9 @@ from rota.stores.queries import TaskList
 from stores import get
 
 Submit = Callable[[rota.Queue, Any], Awaitable[object]]
+BLOCKED = (
+    "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+)
 
 
 @pytest.fixture
@@ -174,3 +177,31 @@ async def test_a_work_that_only_reads_a_tenant_is_not_run_again(url: str) -> Non
 
         await queue.store.transact(work)
         assert runs == 1
+
+
+async def test_a_task_in_line_that_gets_another_gate_meanwhile_is_not_let_past_it(url: str) -> None:
+    """Who ends the task before it finds it in line, and waits for the row, which whoever sets the other limit has."""
+    async with rota.connect(url) as queue:
+        await queue.limit_kind("send", concurrency=1)
+        await queue.submit("send", queue="mail")
+        waiting = await queue.submit("send", queue="mail")
+        gate = waiting.gates[0]
+        tries: list[list[Task] | None] = []
+
+        async def let_in(tx: Tx) -> None:
+            tries.append(await tx.update_lines({gate: 1}, letting_in()))
+
+        connection = await asyncpg.connect(Address.parse(url).dsn)
+        async with connection.transaction():
+            await connection.execute(
+                "update rota.task set version = version + 1, asks_at = lined_at where id = $1", waiting.id
+            )
+            letting = asyncio.create_task(queue.store.transact(let_in))
+            while not await connection.fetchval(BLOCKED):
+                assert not letting.done()
+        await letting
+        assert tries == [None], "it was run again"
+        stored = await get(queue.store, Task, waiting.id)
+        assert stored is not None
+        assert (stored.line, stored.passed, stored.version) == (gate, 0, waiting.version + 1)
+        await connection.close()

@@ -120,7 +120,9 @@ async def run_in_foreign_transaction(
 
     async def attempt() -> T:
         # The caller's transaction is open already, and not ours to end.
-        database = DatabaseTransaction(foreign, statements, address, found_nothing=set(), is_open=True)
+        database = DatabaseTransaction(
+            foreign, statements, address, found_nothing=set(), damaged_lines=set(), is_open=True
+        )
         shared = SharedTransaction(database, now)
         tx = shared.new_tx()
         value = await work(tx)

@@ -264,8 +264,7 @@ class _Group:
             if shared.database.failure is not None:
                 raise shared.database.failure
             job.written = tx.written
-            if tx.puts or tx.deletes or tx.has_sent:
-                await shared.pending_writes.add(tx)
+            await shared.pending_writes.add(tx)
         await shared.pending_writes.flush(commit=True)
         self._to_run = left
 

@@ -362,8 +362,8 @@ cross join lateral (
 order by task.line, task.priority desc, task.lined_at, task.id limit :limit::bigint
 
 -- The same tasks, taken out of their lines; none of them, if one has to ask further or is not available yet, as the second
--- column says. The first is the number of those found: if fewer were changed, another transaction has changed the rest
--- meanwhile. There is always a row.
+-- column says. So those that are taken out have passed their only gate. The first column is the number of those found: if
+-- fewer were changed, another transaction has changed the rest meanwhile. There is always a row.
 -- name: update_lines
 with next as (
   select task.id, task.asks_at is not null or task.lined_at > :at::timestamptz as is_asking
@@ -382,7 +382,7 @@ changed as (
   update {schema}.task set {changes},
     available_at = task.lined_at, lined_at = null, asks_at = null, planned_by = null
   where task.id = any(array(select id from next where not (select is_there from asking)))
-    and case when task.line is not null and task.status = 'pending' then true end
+    and case when task.line = any(:gates::text[]) and task.status = 'pending' and task.asks_at is null then true end
   returning task.*
 )
 select (select count(*) from next), (select is_there from asking), {what}

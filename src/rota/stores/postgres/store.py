@@ -143,6 +143,7 @@ class _OpenDatabase:
         self._no_calls = asyncio.Event()
         self._no_calls.set()
         self._found_nothing: set[str] = set()
+        self._damaged_lines: set[str] = set()
         self._database_clock = DatabaseClock(clock) if time is None else None
         self.time: Clock = time or self._database_clock  # type: ignore[assignment]  # one of the two is there
         self.waiters = Waiters(self.time.now)
@@ -267,6 +268,7 @@ class _OpenDatabase:
                 self._statements,
                 self._address,
                 found_nothing=self._found_nothing,
+                damaged_lines=self._damaged_lines,
                 begin=begin,
                 begin_at_once=begin_at_once,
                 sender=self._sender,

@@ -8,6 +8,8 @@ messages reach the same server.
 
 `found_nothing` has the names of locking queries that found nothing the last time. They are first asked without a lock,
 so that an idle node begins no transactions: it sends 0.75 statements a second, and 1.0 without this.
+
+`damaged_lines` has gates, of which one had a task in its line that cannot be read.
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ class DatabaseTransaction:
         address: Address,
         *,
         found_nothing: set[str],
+        damaged_lines: set[str],
         begin: str = "",
         begin_at_once: bool = False,
         sender: str = "",
@@ -83,6 +86,7 @@ class DatabaseTransaction:
         self.statements = statements
         self._address = address
         self._found_nothing = found_nothing
+        self.damaged_lines = damaged_lines
         self._begin = begin
         self._begin_at_once = begin_at_once
         self._sender = sender

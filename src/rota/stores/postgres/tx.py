@@ -298,9 +298,11 @@ class PostgresTx(BufferedTx):
 
     async def update_lines(self, lines: Mapping[str, int], update: Update, /) -> list[Task] | None:
         """One statement. It may change a task that cannot be read, or meet one that is changed by someone else: that is
-        a conflict."""
+        a conflict. Of lines with such a task, that is remembered."""
         self.reading()
         self.writing()
+        if not self._transaction.damaged_lines.isdisjoint(lines):
+            return None
         await self._pending_writes.flush_before_query(Task)
         statement, values = self._statements.update(update, "update_lines"), values_of_update(update)
         values |= {"gates": list(lines), "numbers": list(lines.values()), "at": self.now}
@@ -310,10 +312,13 @@ class PostgresTx(BufferedTx):
         if has_to_ask:
             return None
         changed = read_each([row[2:] for row in rows if row[2] is not None], read_tasks, self.unreadable)
+        if self.unreadable:
+            self._transaction.damaged_lines.update(lines)
         if len(changed) < number:
             raise self._transaction.fail(Conflict("a task in a line was changed, or cannot be read"))
-        self.written |= {Task, PendingTask}
-        self._pending_writes.note_pending(changed)
+        if changed:
+            self.written |= {Task, PendingTask}
+            self._pending_writes.note_pending(changed)
         return changed
 
     def put_updated(self, tasks: Sequence[Task], update: Update, /) -> list[Task]:
