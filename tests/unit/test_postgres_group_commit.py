@@ -42,7 +42,7 @@ class _NothingDone:
         self.failure = None
 
     def new_tx(self, *, is_alone: bool) -> SimpleNamespace:
-        return SimpleNamespace(puts={}, deletes={}, written=set())
+        return SimpleNamespace(puts={}, deletes={}, written=set(), has_sent=False)
 
     async def add(self, tx: object) -> None:
         pass
