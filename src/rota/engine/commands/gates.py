@@ -275,7 +275,8 @@ async def limited_at_once(tx: Tx, tasks: Sequence[Task]) -> set[str]:
 async def leave_alike(tx: Tx, tasks: Sequence[Task]) -> bool:
     """These tasks complete, and nothing else changes. Where all that are next in their lines go in alike, one update
     lets them in: then it is done. If not, nothing was changed. Gates of kinds and of queues at once are left to
-    `Gates`, since who is next in the line of a queue may need a kind that is to be locked before these."""
+    `Gates`, since who is next in the line of a queue may need a kind that is to be locked before these. (On PostgreSQL
+    a task in line takes 82 instead of 99 to 108 µs of processor time here: `bench/limits.py`.)"""
     if len({gate.is_of_queue(id) for task in tasks for id in task.gates}) != 1:
         return False
     stored = await _gates_of(tx, tasks)
