@@ -174,6 +174,6 @@ def _make_bucket(store: Any, port: int) -> None:
 
     signed = obstore.sign(store, "PUT", "", timedelta(minutes=1))
     try:
-        urllib.request.urlopen(urllib.request.Request(signed, method="PUT"), timeout=5).close()
+        urllib.request.urlopen(urllib.request.Request(signed, method="PUT"), timeout=30).close()
     except urllib.error.HTTPError as error:
         error.close()

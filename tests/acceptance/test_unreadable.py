@@ -110,7 +110,7 @@ async def test_a_worker_runs_the_others(world: Any) -> None:
         app.task("mail")(lambda: "sent")
         worker = rota.Worker(queue, app, concurrency=1)
         running = asyncio.create_task(worker.run(handle_signals=False))
-        assert (await queue.wait(good.id, 20)).output == "sent"
+        assert (await queue.wait(good.id, 60)).output == "sent"
         worker.stop()
         await running
 
@@ -126,7 +126,7 @@ async def test_bad_tasks_in_a_line_do_not_hold_up_those_behind_them(world: Any) 
         await queue.cancel(first.id)
         async with rota.Worker(queue, app):
             for task in (good, last):
-                assert (await queue.wait(task.id, 20)).output == "sent"
+                assert (await queue.wait(task.id, 60)).output == "sent"
         gate = await get(queue.store, Gate, good.gates[0])
         assert gate is not None
         assert (gate.inside, gate.has_line) == (0, True), "they wait there until they are mended"

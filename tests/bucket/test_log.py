@@ -115,7 +115,7 @@ async def test_what_others_wrote_is_told_though_a_commit_of_another_type_has_rea
     await asyncio.sleep(0)
     await put(one, task("a"))
     await put(two, schedule("s"))
-    async with asyncio.timeout(5):  # else it would wait for the next change
+    async with asyncio.timeout(60):  # else it would wait for the next change
         await waiting
     await one.close()
     await two.close()

@@ -266,7 +266,7 @@ async def test_a_cancel_stops_it_and_lets_it_tidy_up(bench: Bench, tmp_path: Pat
     running = asyncio.create_task(bench.worker.run(handle_signals=False))
     await started(ready)
     await bench.queue.cancel(task.id)
-    ended = await bench.queue.wait(task.id, timeout=10)
+    ended = await bench.queue.wait(task.id, timeout=60)
     bench.worker.stop()
     await running
     assert ended.status is TaskStatus.CANCELLED

@@ -393,9 +393,9 @@ def test_closing_ends_the_calls_of_other_threads(monkeypatch: pytest.MonkeyPatch
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    assert waits.wait(10)
+    assert waits.wait(60)
     queue.close()
-    waiting.join(10)
+    waiting.join(60)
     assert [type(end) for end in ends] == [Unavailable]
 
 

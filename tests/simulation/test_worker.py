@@ -87,7 +87,7 @@ async def test_a_missing_name_fails_at_once_with_a_sentence(world: World) -> Non
 
 
 async def test_sync_handlers_run_in_threads_beside_each_other(world: World) -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=60)
 
     @world.app.task("meet")
     def meet() -> str:

@@ -32,7 +32,7 @@ async def test_each_checks_what_it_submits_and_what_it_is_given() -> None:
         assert "the input of greet has no 'name'" in failed.error.message
         by_new = await rota.Queue(queue.store, app=new).bind(greet_by_name).submit("Ada", times=2)
         await rota.Worker(queue, new).run_once()
-        assert await by_new.result(timeout=10) == "hello Adahello Ada"
+        assert await by_new.result(timeout=60) == "hello Adahello Ada"
         again = await greet_by_number.submit(6)
         await rota.Worker(queue, old).run_once()
-        assert await again.result(timeout=10) == "hello 6"
+        assert await again.result(timeout=60) == "hello 6"
