@@ -219,6 +219,38 @@ def test_a_grace_that_nobody_gave_is_null(quiet: Tenant) -> None:
     assert taken["misfireGraceSeconds"] is None
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"misfireGrace": "-3s"}, "misfireGrace"),
+        ({"misfire_grace": -3}, "misfire_grace"),
+        ({"misfireGraceSeconds": -3}, "misfireGraceSeconds"),
+        ({"misfire_grace_seconds": "x"}, "misfire_grace_seconds"),
+        ({"scheduleType": {"type": "interval", "every": "-1h"}}, "scheduleType.every"),
+        ({"target": {"type": "task", "taskKind": "echo", "timeout": -1}}, "target.timeout"),
+        (
+            {"scheduleType": {"type": "several", "timings": [{"type": "interval", "every": 0}]}},
+            "scheduleType.timings.0.every",
+        ),
+    ],
+)
+def test_a_wrong_duration_is_named_as_it_was_given(quiet: Tenant, given: dict[str, Any], field: str) -> None:
+    body = {
+        "name": "timed",
+        "scheduleType": {"type": "interval", "every": "1h"},
+        "target": {"type": "task", "taskKind": "echo"},
+    }
+    refused = quiet.send("POST", "schedules", 422, json=body | given)
+    assert refused["field"] == field
+    assert refused["detail"].startswith(f"{field}: ")
+
+
+def test_a_wrong_duration_of_a_task_is_named_as_it_was_given(quiet: Tenant) -> None:
+    for name in ("timeout", "timeoutSeconds"):
+        refused = quiet.send("POST", "task-executions", 422, json={"kind": "echo", name: -1})
+        assert refused["field"] == name
+
+
 def test_an_input_is_kept_as_it_is(quiet: Tenant) -> None:
     """Names inside inputs and metadata are the user's own."""
     given = {"snake_case": {"camelCase": [1, 2.5, None, "ä\u0000\U0001f600"]}, "max_runs": 1}

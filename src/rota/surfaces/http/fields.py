@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
@@ -45,6 +45,8 @@ from ...domain.options import (
     value_type,
 )
 from ...domain.schedule.definition import FIELDS
+
+_UNIT = re.compile(r"(_s|S)econds$")
 
 
 def camel(name: str) -> str:
@@ -84,6 +86,20 @@ def said_once(body: type[BaseModel], given: Any, spelled: Callable[[str], str]) 
         if given.keys() & {long[name], camel(long[name])}:
             raise ValueError(f"{name}: it is given twice, once in seconds; give it once")
     return {long.get(name, name): value for name, value in given.items()} if short else given
+
+
+def named_as_given(place: Sequence[str], body: Any) -> list[str]:
+    """A place in this body, by the names that the caller gave: of a duration with its unit, or without."""
+    named: list[str] = []
+    for part in place:
+        if isinstance(body, list):
+            body = body[int(part)] if part.isdigit() and int(part) < len(body) else None
+        elif isinstance(body, dict):
+            names = {camel(name): name for name in body}
+            part = names.get(camel(part)) or names.get(camel(_UNIT.sub("", part)), part)
+            body = body.get(part)
+        named.append(part)
+    return named
 
 
 @cache

@@ -19,7 +19,7 @@ from starlette.routing import compile_path
 from ...domain.checks import MAX_DEPTH, NAME_RULE
 from ...domain.errors import Refused, RotaError, Unavailable
 from ..shapes import Answer
-from .fields import as_given, as_json, in_words_of
+from .fields import as_given, as_json, in_words_of, named_as_given
 
 log = logging.getLogger("rota.http")
 
@@ -118,7 +118,7 @@ def install(api: FastAPI) -> None:
 
     @api.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return respond(_from_validation(error.errors()), request.url.path)
+        return respond(_from_validation(error.errors(), error.body), request.url.path)
 
     @api.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
@@ -215,15 +215,16 @@ _BODIES_OF_SEVERAL = ("once", "interval", "cron")
 """The body of a schedule in `/api/v1` has one of several shapes as a whole."""
 
 
-def _from_validation(errors: Iterable[Mapping[str, Any]]) -> Problem:
+def _from_validation(errors: Iterable[Mapping[str, Any]], body: Any) -> Problem:
     """The first of what is wrong as the sentence, all of it as a list. A name that is not known comes first: it may be
     why another is missing."""
-    listed = [_one(error) for error in sorted(errors, key=lambda each: each["type"] != "extra_forbidden")]
+    unknown_first = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
+    listed = [_one(error, body) for error in unknown_first]
     first = listed[0]
     return Problem(422, "invalid", first.detail, field=first.field, errors=listed)
 
 
-def _one(error: Mapping[str, Any]) -> WrongField:
+def _one(error: Mapping[str, Any], body: Any) -> WrongField:
     source, *parts = error["loc"]
     place = [str(part) for part in parts]
     if error["type"] == "recursion_depth_exceeded":
@@ -231,7 +232,7 @@ def _one(error: Mapping[str, Any]) -> WrongField:
     if source == "header":
         place = [part.title() for part in place]
     elif source == "body":
-        place = _without_variants(place, error["type"])
+        place = named_as_given(_without_variants(place, error["type"]), body)
     words = _wrong_value(error, next((part for part in reversed(place) if not part.isdigit()), ""))
     named = re.match(r"([A-Za-z_]+): ", words) if error["type"] == "value_error" else None
     if named is not None:  # said of an object, about one field of it

@@ -36,12 +36,12 @@ async def submit(request: Request) -> Response:
     raw = await request.body()
     if not raw:
         raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
+    given = read_json(raw)
     try:
-        body = ExecutionBody.model_validate(read_json(raw))
+        body = ExecutionBody.model_validate(given)
     except ValidationError as wrong:
-        raise RequestValidationError(
-            [{**error, "loc": ("body", *error["loc"])} for error in wrong.errors()]
-        ) from None
+        errors = [{**error, "loc": ("body", *error["loc"])} for error in wrong.errors()]
+        raise RequestValidationError(errors, body=given) from None
     return await executions.create(request, queue, body, _once(request))
 
 
