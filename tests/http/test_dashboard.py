@@ -428,7 +428,7 @@ def test_a_browser_without_fetch_headers_is_known_by_its_origin(local: Served) -
     assert client.post("/ui/default/schedules/daily-report/resume").status_code == 303
 
 
-HOSTILE = ["<script>alert(1)</script>", "a/b?c#d%2e&<>\"'", "مرحبا", "x" * 255, "{{ 7 * 7 }}", ".."]
+HOSTILE = ["<script>alert(1)</script>", "a/b?c#d%2e&<>\"'", "مرحبا", "x" * 255, "{{ 98765 * 4321 }}", ".."]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -440,7 +440,7 @@ def test_hostile_names_are_inert(local: Served, name: str) -> None:
     client = local.client()
     page = shown(client, f"/ui/{tenant}/schedules")
     assert Links(page).tags.count("script") == 1
-    assert "49" not in re.sub(r"<[^>]*>", "", page)
+    assert str(98765 * 4321) not in page  # a number that no tenant and no time has
     link = next(each for each in Links(page).found if re.search(r"/schedules/[^?]+$", each))
     page = shown(client, link)
     assert Links(page).tags.count("script") == 1
