@@ -133,7 +133,7 @@ async def _fleet(queue: Queue) -> None:
                     running=running,
                     started_at=now - timedelta(hours=5),
                     seen_at=now - timedelta(seconds=silent),
-                    heartbeat=timedelta(seconds=30),
+                    heartbeat=timedelta(minutes=2),
                 )
             )
 

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -120,10 +121,14 @@ class Forked:
 def run(
     program: Path, *arguments: str, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A program of Python to its end, which it must find within a minute. What it says must be little."""
+    """A program of Python to its end, which it must find within four minutes. What it says must be little."""
     pipe = subprocess.PIPE
     process = Forked(arguments, program=program, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-    said, problem = process.communicate(60)
+    try:
+        said, problem = process.communicate(240)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     text = [(each or b"").decode() for each in (said, problem)]
     return subprocess.CompletedProcess(str(program), process.wait(), *text)
 
@@ -171,8 +176,9 @@ def copy(listening: int) -> Callable[[], object]:
             return _prepared(order, files)
         for file in files:
             os.close(file)
-        while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
-            pass
+        with suppress(ChildProcessError):  # all of them have ended
+            while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG):
+                pass
 
 
 def _prepare_to_serve() -> None:

@@ -128,7 +128,7 @@ class Tenant:
         return self.server.call(ask, self.name)
 
 
-def eventually(look: Callable[[], Any], within: float = 30) -> Any:
+def eventually(look: Callable[[], Any], within: float = 60) -> Any:
     """What `look` gives once it is true. It is asked less and less often, since each look is a request, and waited for
     no longer than a test may take."""
     give_up_at = time.monotonic() + within

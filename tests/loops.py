@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 __all__ = ["tidy_runner"]
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 @contextmanager

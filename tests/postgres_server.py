@@ -25,6 +25,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import asyncpg
 
@@ -37,7 +38,7 @@ SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
-    "max_connections": "200",
+    "max_connections": "400",
     "shared_buffers": "64MB",
     "autovacuum": "off",
     "max_wal_senders": "0",
@@ -95,7 +96,8 @@ class Server:
             "-qAtc",
             "select 1",
         ]
-        return subprocess.run(command, capture_output=True, check=False, cwd="/").returncode == 0
+        done = subprocess.run(command, capture_output=True, check=False, cwd="/")
+        return done.returncode == 0 or b"too many clients" in done.stderr
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT ends all sessions; SIGQUIT is a crash."""
@@ -162,7 +164,8 @@ class Databases:
 
     def __init__(self, make_url: Any) -> None:
         self._make_url = make_url
-        self._template = f"rota_template_{os.getpid()}"
+        self._ours = f"rota_{os.getpid()}_{uuid4().hex[:8]}"  # a server may outlive many processes of one pid
+        self._template = f"{self._ours}_template"
         self._given: list[str] = []
         _on_a_loop_of_its_own(self._prepare())
 
@@ -182,7 +185,7 @@ class Databases:
         return self._create("", options)
 
     def _create(self, how: str, options: dict[str, str]) -> str:
-        name = f"rota_{os.getpid()}_{next(_numbers)}"
+        name = f"{self._ours}_{next(_numbers)}"
         self._given.append(name)
         _on_a_loop_of_its_own(self._command(f"create database {name} {how}"))
         return str(self._make_url(name, **options))

@@ -47,7 +47,7 @@ class Served:
     def call(self, ask: Callable[[Queue], Any], tenant: str = "default") -> Any:
         """What the queue of a tenant answers, asked behind the server's back."""
         queue = self.queue if tenant == self.queue.tenant else self.queue.for_tenant(tenant)
-        return asyncio.run_coroutine_threadsafe(ask(queue), self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(ask(queue), self._loop).result(60)
 
     def key(self, tenant: str = "default", role: str = "admin", name: str = "tests") -> str:
         made = self.call(lambda q: q.create_key(name, role, every_tenant=tenant == "*"), _or_default(tenant))
@@ -105,7 +105,7 @@ def serving(
 
     thread = threading.Thread(target=run, name="served", daemon=True)
     thread.start()
-    assert ready.wait(30), "the server did not start"
+    assert ready.wait(120), "the server did not start"
     if "error" in found:
         raise found["error"]
     served = Served(found["url"], found["loop"], found["queue"], found["api"])
@@ -114,7 +114,7 @@ def serving(
     finally:
         served.close()
         found["loop"].call_soon_threadsafe(found["stop"].set)
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive(), "the server did not stop"
         if "error" in found:
             raise found["error"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,9 @@ def test_a_file_from_its_plan_to_its_change(folder: Path) -> None:
     plan = rota("plan rota.yaml").stdout
     assert "+ template backup: created\n    shell: pg_dump shop\n" in plan
     assert "    template: backup, cron: 0 3 * * *, timezone: Europe/London\n" in plan
-    assert "within 14 days 14 times appear: " in plan
+    assert re.search(
+        r"within 14 days 1[345] times appear: ", plan
+    )  # 13 or 15 if London's clocks change in them
     assert plan.endswith("3 created. Nothing runs now.\n")
     assert max(map(len, plan.splitlines())) <= 80
     assert complaint("apply rota.yaml") == "nobody can be asked here: give --yes"

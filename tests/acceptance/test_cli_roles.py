@@ -85,7 +85,7 @@ def test_the_demo_fires_within_ten_seconds_and_ctrl_c_stops_it_cleanly(folder: P
         lines = ["bash", "-euc", "\n".join([path, shown, hint])]
         typed = subprocess.run(lines, capture_output=True, text=True, env={"PATH": os.defpath}, check=True)
         assert "backup" in typed.stdout
-        demo.until(" fired ", patience=10)
+        demo.until(" fired ")
         demo.until(" completed ")
         assert len(document(f"schedule list --store {store}")["schedules"]) == 4
         assert demo.end(signal.SIGINT) == 0
@@ -96,7 +96,7 @@ def test_the_demo_fires_within_ten_seconds_and_ctrl_c_stops_it_cleanly(folder: P
 @SQLITE_ONLY
 def test_the_demo_can_have_a_named_store_which_is_kept(folder: Path) -> None:
     with Process("up --demo --store sqlite:///kept.db --json", folder) as demo:
-        event = json.loads(demo.until('"fired"', patience=10))
+        event = json.loads(demo.until('"fired"'))
         assert event["schedule"] in ("pulse", "weather", "sync", "backup")
         assert event["task_id"]
         assert demo.end(signal.SIGTERM) == 0

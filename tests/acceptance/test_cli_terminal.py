@@ -141,7 +141,7 @@ def test_a_beginning_is_as_short_as_it_is_unique() -> None:
 
 def test_what_takes_longer_than_a_second_shows_that_it_lives() -> None:
     task = rota("submit -t nobody").stdout.strip()
-    shown = "\n".join(at_terminal("wait", task, "--timeout", "1200ms"))
+    shown = "\n".join(at_terminal("wait", task, "--timeout", "3s"))
     assert "waiting for sqlite:///rota.db" in shown
     assert "has not ended in time" in shown
 

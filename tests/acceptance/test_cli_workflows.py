@@ -135,7 +135,7 @@ def test_the_tutorial_goes_on_when_its_worker_is_killed(folder: Path) -> None:
     assert "asyncio.sleep(10)" in program
     (folder / "shop.py").write_text(program.replace("asyncio.sleep(10)", "asyncio.sleep(0.5)"))
     run = start('order -i \'{"sku":"lamp"}\'')
-    with Process("worker shop:app --lease 1s", folder) as victim:
+    with Process("worker shop:app --lease 3s", folder) as victim:
         victim.until("reserved lamp")
         rota(f"workflow signal {run} paid 40")
         victim.until("charging 40 for lamp")

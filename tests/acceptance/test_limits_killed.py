@@ -43,9 +43,9 @@ async def test_four_processes_of_which_two_are_killed_keep_the_limits(processes:
         tasks = await queue.submit_many([("limited", {"customer": name}) for name in CUSTOMERS * EACH])
         for number, victim in enumerate(nodes[:2], 1):
             await processes.until(partial(have_begun, processes, EACH // 2 * number), "some begin")
+            killed[str(victim.pid)] = time.monotonic()
             victim.kill()
             victim.wait()
-            killed[str(victim.pid)] = time.monotonic()
             processes.start("worker", lease=2)
         for task in tasks:
             assert (await queue.wait(task.id, PATIENCE)).status == "completed"

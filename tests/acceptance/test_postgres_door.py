@@ -100,7 +100,7 @@ async def test_a_commit_wakes_those_who_wait(url: str, driver: Any) -> None:
         await store.opened.listener.is_listening.wait()
         task = await queue.submit("mail", connection=connection)
         await commit()
-        assert (await queue.wait(task.id, 20)).output == "sent"
+        assert (await queue.wait(task.id, 60)).output == "sent"
         worker.stop()
         await running
 
@@ -506,7 +506,7 @@ async def test_what_sql_submits_asks_at_its_limit(url: str, is_of_queue: bool) -
         )
         expected = {ids[0]} if is_of_queue else {ids[0], ids[2]}
         claimed: set[str] = set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while claimed != expected or "at most 1 at once" not in str(await queue.waiting(ids[1])):
                 again = await queue.store.transact(
                     claim_tasks(ask)

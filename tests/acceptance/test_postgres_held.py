@@ -29,7 +29,7 @@ from rota.surfaces.cli.commands.store import examine
     [("task", "records"), ("schedule", "records"), ("receipt", "writable"), ("migration", "store")],
 )
 async def test_the_doctor_answers_although_someone_holds_a_table(table: str, failing: str) -> None:
-    url = new_database(statement_timeout="0.5")
+    url = new_database(statement_timeout="4")
     async with connected(url) as holder, holder.transaction():
         await holder.execute(f"lock table rota.{table} in access exclusive mode")
         findings = await examine(PostgresStore.from_url(url, SystemClock()), "default")

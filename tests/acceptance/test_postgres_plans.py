@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -165,7 +165,8 @@ TALLIES: list[tuple[Query[Record], set[str]]] = [
 
 @asynccontextmanager
 async def as_the_store_does(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
-    connection = await asyncpg.connect(**Address.parse(url).connect_options())
+    address = Address.parse(url)._replace(statement_timeout=timedelta(minutes=4))  # tables are filled, too
+    connection = await asyncpg.connect(**address.connect_options())
     try:
         yield connection
     finally:

@@ -228,11 +228,11 @@ async def test_a_read_sees_one_moment_and_holds_up_no_writer(store: SqliteStore)
     async def work(tx: Tx) -> list[int]:
         before = await tx.count(ReadyTasks(at=tx.now))
         started.set()
-        assert written.wait(10)
+        assert written.wait(60)
         return [before, await tx.count(ReadyTasks(at=tx.now))]
 
     reading = asyncio.create_task(store.read(work))
-    assert await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(started.wait, 60)
     await put(store, task("a"))
     written.set()
     assert await reading == [0, 0]
@@ -462,8 +462,9 @@ async def test_idle_costs_nothing(store: SqliteStore, runner: asyncio.Runner) ->
     await waiting
 
 
-async def test_two_stores_on_one_file_share_it(store: SqliteStore, path: Path) -> None:
-    second = SqliteStore(path, TestClock(asyncio.get_running_loop()))
+async def test_two_stores_on_one_file_share_it(path: Path) -> None:
+    store, second = (SqliteStore(path, TestClock(asyncio.get_running_loop())) for _ in range(2))
+    await store.open()
     await second.open()
 
     def add(number: int) -> Any:
@@ -478,6 +479,7 @@ async def test_two_stores_on_one_file_share_it(store: SqliteStore, path: Path) -
     assert len((await store.snapshot())["task"]) == 100
     await second.close()
     await put(store, task("still open"))
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -508,7 +510,7 @@ async def test_bad_busy_timeout() -> None:
         SqliteStore.from_url("sqlite:///a?busy_timeout=long", TestClock(asyncio.get_running_loop()))
 
 
-@pytest.mark.parametrize("patience", [60, 1.2, 0.3])
+@pytest.mark.parametrize("patience", [60, 2.4, 0.6])
 async def test_a_lock_that_outlasts_the_lease_repeats_nothing(tmp_path: Path, patience: float) -> None:
     """Two workers with their janitors on one file, and someone with a transaction that stays open. Who wants to write a
     result waits for all of it; or gives up in between, and finds a sweep before it in the queue; or gives up often."""
@@ -526,7 +528,7 @@ async def test_a_lock_that_outlasts_the_lease_repeats_nothing(tmp_path: Path, pa
         return "done"
 
     async with rota.connect(address) as queue, rota.connect(address) as other:
-        workers = [rota.Worker(each, app, lease=1) for each in (queue, other)]
+        workers = [rota.Worker(each, app, lease=2) for each in (queue, other)]
         running = [asyncio.create_task(worker.run(handle_signals=False)) for worker in workers]
         tasks = await queue.submit_many([("work", None)] * 8)
         while len(starts) < len(tasks):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def chromium() -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"], timeout=180_000)
         yield browser
         browser.close()
 
@@ -89,7 +90,7 @@ def window(browser: Browser) -> Iterator[Page]:
     """To open one takes half a second of the processor."""
     context = browser.new_context(timezone_id="Asia/Tokyo", viewport=SIZE)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     expect.set_options(timeout=60_000)  # a page that takes a second to read is read every twenty
     yield page
     context.close()
@@ -189,7 +190,8 @@ def test_the_keyboard_alone_finds_selects_and_pauses(page: Page, shop: Served) -
 
 
 def test_a_day_is_backfilled(page: Page, working: Served) -> None:
-    working.call(lambda queue: queue.create_schedule("hourly", cron="0 * * * *", task_type="echo"))
+    minute = (datetime.now(UTC).minute + 30) % 60  # no time of its own comes meanwhile
+    working.call(lambda queue: queue.create_schedule("hourly", cron=f"{minute} * * * *", task_type="echo"))
     page.goto(f"{working.url}/ui/default/schedules/hourly")
     page.get_by_role("link", name="Backfill").click()
     page.get_by_label("How").select_option("all at once")
@@ -490,6 +492,7 @@ def test_the_longest_words_stay_inside_the_window(page: Page, shop: Served) -> N
     wide = []
     for place in ("", "schedules", f"schedules/{key}", f"schedules/{key}/versions", "tasks", f"tasks/{task}"):
         page.goto(f"{shop.url}/ui/default/{place}")
+        page.wait_for_function(MADE)
         if page.evaluate(WIDE):
             wide.append(place)
     shop.call(lambda queue: queue.delete_schedule(key))

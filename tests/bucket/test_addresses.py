@@ -250,7 +250,7 @@ async def test_a_plain_endpoint_of_the_environment_is_used(
 def test_the_endpoint_of_the_address_wins_over_that_of_the_environment(
     variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = s3_server.url(timeout="1")
+    address = s3_server.url(timeout="30")
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
     assert list(BucketAddress.parse(address).requests().list("log/", None)) == []
 

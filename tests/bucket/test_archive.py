@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import count as count_up
 from typing import Any
 
 import pytest
@@ -43,10 +44,13 @@ def ended(number: int, **changes: Any) -> Task:
 
 
 async def settle(store: BucketStore) -> None:
-    """Until the upkeep has caught up with the commits."""
-    for _ in range(6):
-        await put(store, event(at=START))
-        await asyncio.sleep(0.02)
+    """Until the upkeep has caught up with the commits. It looks again with each of them."""
+    async with asyncio.timeout(60):
+        for number in count_up():
+            await put(store, event(at=START))
+            await asyncio.sleep(0.02)
+            if number >= 5 and all(live(store, each) < 60 for each in (Task, Run, Event)):
+                return
 
 
 async def filled(

@@ -102,11 +102,11 @@ class Gate:
     def plan(self, number: int, kind: str) -> Fault | None:
         if kind == "get" and "archive/" in self._requests.made[-1][1]:
             self.asked.set()
-            assert self.open.wait(20)
+            assert self.open.wait(60)
         return None
 
     async def reached(self) -> None:
-        assert await asyncio.to_thread(self.asked.wait, 20)
+        assert await asyncio.to_thread(self.asked.wait, 60)
 
 
 @contextmanager
@@ -134,7 +134,7 @@ async def test_nobody_waits_for_the_archive_but_who_asked_it(how: str) -> None:
     with gate(requests) as held:
         slow = asyncio.create_task(getattr(store, how)(listing([])))
         await held.reached()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             asked = Submission(kind="report", input={})
             [submitted] = await store.transact(commands.submit_tasks([("new", asked)], "default", "me"))
             ask = Claim(
@@ -168,7 +168,7 @@ async def test_a_work_that_needs_the_archive_does_not_hold_up_its_group() -> Non
     with gate(requests) as held:
         replay = asyncio.create_task(store.transact(commands.replay_task("default", "t0003", "me")))
         others = [asyncio.create_task(put(store, task(f"new{number}"))) for number in range(5)]
-        await asyncio.wait_for(asyncio.gather(*others), 20)
+        await asyncio.wait_for(asyncio.gather(*others), 60)
         await held.reached()
         assert not replay.done()
         assert (await get(store, Task, "new3")) is not None
@@ -520,7 +520,7 @@ async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
         with pytest.raises(asyncio.CancelledError):
             await slow
         held.open.set()
-        await asyncio.wait_for(store.close(), 20)
+        await asyncio.wait_for(store.close(), 60)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in its first run", "while it waits"])
@@ -533,7 +533,7 @@ async def test_a_store_that_is_closed_answers_first_who_asks_the_archive(how: st
         closing = asyncio.create_task(store.close())
         await asyncio.sleep(0)
         held.open.set()
-        await asyncio.wait_for(closing, 20)
+        await asyncio.wait_for(closing, 60)
         assert (await slow).id == "t0003"
 
 

@@ -114,7 +114,7 @@ async def created(requests: MemoryRequests, **given: Any) -> tuple[Schedule, dic
     await store.open()
     queue = rota.Queue(store, clock=SystemClock())
     made = await queue.create_schedule("s", **given)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not list(requests.list("schedules/", None)):
             await asyncio.sleep(0.005)
     await store.close()

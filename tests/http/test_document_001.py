@@ -328,7 +328,7 @@ def test_schedule_run_history(tenant: Tenant) -> None:
     assert times == sorted(times, reverse=True)
     page = tenant.get("schedules/often/runs", params={"limit": 1})
     rest = tenant.get("schedules/often/runs", params={"limit": 1, "cursor": page["nextCursor"]})
-    assert [run["scheduledAt"] for run in page["items"] + rest["items"]] == times
+    assert [run["scheduledAt"] for run in page["items"] + rest["items"]] == times[:2]
     why = tenant.get("schedules/often/why", params={"at": times[0]})
     assert (why["status"], why["run"]["scheduledAt"]) == ("completed", times[0])
 

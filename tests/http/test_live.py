@@ -26,7 +26,7 @@ from rota.surfaces.stores import make_store
 from served import NO_CERTIFICATES
 from stores import ADDRESSES, STORES
 
-WITHIN = 30
+WITHIN = 60
 KINDS = ["memory", "sqlite", "postgres", "folder"]
 
 

@@ -118,7 +118,7 @@ def hog() -> int:
     return len(bytearray(1024 * 1024 * 1024))
 
 
-@app.task("hang", run_in="process", max_retries=0, timeout=2)
+@app.task("hang", run_in="process", max_retries=0, timeout=4)
 def hang(file: str) -> None:
     child = subprocess.Popen(["sleep", "1000"])
     Path(file).write_text(f"{os.getpid()} {child.pid}")

@@ -19,7 +19,7 @@ if "SLOW_IMPORT" in os.environ:
         time.sleep(0.005)
 
 
-@app.task("slow.pid", run_in="process", max_retries=0, timeout=1)
+@app.task("slow.pid", run_in="process", max_retries=0, timeout=3)
 def pid() -> int:
     return os.getpid()
 

@@ -148,14 +148,14 @@ async def test_copies_that_it_forks_have_no_link_to_the_worker(bench: Bench) -> 
     answered = await runs("told", {"name": "Ada"})
     assert answered.output == {"attempt": 1, "kind": "told"}  # not what a copy returned
     assert (await runs("pid")).output == forked.output
-    abandoned = await runs("abandon", timeout=20)
+    abandoned = await runs("abandon", timeout=60)
     assert str(abandoned.error) == "ProcessEnded: the process exited with code 7 before the handler ended"
 
 
 async def test_a_timeout_kills_it_with_its_children(bench: Bench, tmp_path: Path) -> None:
     runs, file = Runs(bench), tmp_path / "pids"
     done = await runs("hang", {"file": str(file)})
-    assert str(done.error) == "TimeoutError: ran longer than its timeout of 2 s"
+    assert str(done.error) == "TimeoutError: ran longer than its timeout of 4 s"
     for pid in map(int, file.read_text().split()):
         assert await gone(pid)
     assert (await runs("pid")).status is TaskStatus.COMPLETED
@@ -182,7 +182,7 @@ async def test_the_timeout_counts_from_the_call_not_from_the_start_of_its_proces
     monkeypatch.setenv("SLOW_IMPORT", str(importing))
     running = asyncio.create_task(runs("slow.pid"))
     await started(importing)
-    await asyncio.sleep(1.2)  # longer than its timeout
+    await asyncio.sleep(3.2)  # longer than its timeout
     importing.unlink()
     done = await running
     assert (done.status, done.error) == (TaskStatus.COMPLETED, None)

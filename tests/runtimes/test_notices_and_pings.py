@@ -105,7 +105,7 @@ def test_an_address_that_is_wrong_is_refused_without_being_shown() -> None:
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not happened():
             await asyncio.sleep(0.01)
 

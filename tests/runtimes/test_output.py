@@ -36,4 +36,4 @@ async def test_whoever_is_cancelled_while_pipes_are_opened_leaves_none_behind(
     await asyncio.sleep(0)  # transports close in the next turn
     await asyncio.sleep(0)
     assert running.cancelled()
-    assert len(os.listdir("/dev/fd")) == len(before)
+    assert len(os.listdir("/dev/fd")) <= len(before)  # what is older may be closed meanwhile

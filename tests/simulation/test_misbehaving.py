@@ -190,12 +190,12 @@ async def test_a_slot_is_free_as_soon_as_a_hung_thread_ends() -> None:
         worker = rota.Worker(queue, app, concurrency=1)
         running = asyncio.create_task(worker.run(handle_signals=False))
         hung = await queue.submit("hang")
-        assert (await queue.wait(hung.id, 20)).status is TaskStatus.FAILED
+        assert (await queue.wait(hung.id, 60)).status is TaskStatus.FAILED
         waiting = await queue.submit("next")
         with pytest.raises(TimeoutError):
             await queue.wait(waiting.id, 0.2)
         gate.set()
-        assert (await queue.wait(waiting.id, 10)).output == "ran"
+        assert (await queue.wait(waiting.id, 60)).output == "ran"
         worker.stop()
         await running
 

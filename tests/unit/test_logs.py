@@ -211,7 +211,7 @@ def test_inputs_and_results_are_not_logged(tmp_path: Path, stream: io.StringIO) 
     with logging_to("debug", stream):
         play(scenario, STORES["memory"], tmp_path)
     assert "is completed" in stream.getvalue()
-    assert "4111" not in stream.getvalue()
+    assert "4111-1111" not in stream.getvalue()
 
 
 @pytest.mark.parametrize(

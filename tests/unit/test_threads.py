@@ -43,11 +43,11 @@ async def test_a_caller_who_gave_up_is_told_when_the_thread_is_free() -> None:
     freed = asyncio.Event()
     threads = Threads(1, "t", on_freed=freed.set)
     gate = threading.Event()
-    calling = threads.call(gate.wait, 10)
+    calling = threads.call(gate.wait, 60)
     calling.cancel()
     assert not freed.is_set()
     gate.set()
-    await asyncio.wait_for(freed.wait(), 10)
+    await asyncio.wait_for(freed.wait(), 60)
     assert await threads.call(int) == 0
     threads.close(wait=True)
 

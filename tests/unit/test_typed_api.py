@@ -273,6 +273,7 @@ def programs(folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)  # mypy without its cache
 def test_programs_are_accepted_or_refused_by_a_type_checker(tmp_path: Path) -> None:
     """All in one run of mypy, in strict mode, whose cache is kept, whichever process runs this: it is the slowest thing
     here."""
@@ -292,6 +293,7 @@ def test_programs_are_accepted_or_refused_by_a_type_checker(tmp_path: Path) -> N
 
 @pytest.mark.skipif(not THOROUGH, reason="it installs pyright from a registry: make test-all")
 @pytest.mark.long
+@pytest.mark.timeout(1200)  # mypy without its cache
 def test_programs_are_accepted_or_refused_by_another_type_checker(tmp_path: Path) -> None:
     """What is wrong must be so because of its types, not of its looks: pyright counts a bare expression, too."""
     assert shutil.which("npm") is not None, "Node.js with npm is needed for this test"

@@ -175,7 +175,7 @@ def test_follow_sees_each_change(still: Api) -> None:
 
 
 def test_follow_sees_a_job_expire(still: Api) -> None:
-    soon = timedelta(seconds=2)
+    soon = timedelta(seconds=4)
     task = still.served.call(lambda queue: queue.submit("backup_database", ttl=soon))
     with following(still, task.id) as lines:
         assert event(lines)[1]["status"] == "pending"

@@ -63,7 +63,7 @@ def test_worker_updates_last_run_at_and_next_run_at(api: Api) -> None:
 
 def test_multiple_schedules_for_same_task_execute_correctly(api: Api) -> None:
     task = api.task(parameters={"keep": 3})
-    soon = (api.now() + timedelta(seconds=1)).isoformat()
+    soon = (api.now() + timedelta(seconds=3)).isoformat()
     made = [
         task.schedule(schedule_type="once", run_at=soon),
         task.schedule(schedule_type="once", run_at=soon),

@@ -143,7 +143,7 @@ def test_deleting_the_task_deletes_its_schedules(still: Api) -> None:
 
 def test_scheduled_execution_occurs(api: Api) -> None:
     task = api.task("health_check")
-    made = task.schedule(schedule_type="once", run_at=(api.now() + timedelta(seconds=1)).isoformat())
+    made = task.schedule(schedule_type="once", run_at=(api.now() + timedelta(seconds=3)).isoformat())
     job = api.ended(eventually(lambda: task.jobs(made))[0]["id"])
     assert (job["status"], job["task_id"], job["schedule_id"]) == ("completed", task.id, made["id"])
     assert job["artifact"]["result"]["memory_percent"] == 40.0
@@ -152,7 +152,7 @@ def test_scheduled_execution_occurs(api: Api) -> None:
 
 def test_once_schedule_disables_after_execution(api: Api) -> None:
     task = api.task()
-    made = task.schedule(schedule_type="once", run_at=(api.now() + timedelta(seconds=1)).isoformat())
+    made = task.schedule(schedule_type="once", run_at=(api.now() + timedelta(seconds=3)).isoformat())
     ran = eventually(lambda: (seen := task.look(made))["last_run_at"] and seen)
     assert (ran["enabled"], ran["next_run_at"]) == (False, None)
     assert at(ran["last_run_at"]) >= at(made["run_at"])
