@@ -387,5 +387,40 @@ async def test_one_that_cannot_start_gives_way(world: World) -> None:
         await world.at(3.2 * MINUTE)
         await world.queue.update_template("report", enabled=False)
         await world.at(HOUR)
-    assert await statuses(world) == ["completed", "skipped disabled", "skipped disabled"]
-    assert (await world.queue.get_schedule("s")).run_count == 1
+        assert (await statuses(world))[:3] == ["completed", "skipped disabled", "skipped disabled"]
+        assert (await world.queue.get_schedule("s")).run_count == 1
+
+
+@pytest.mark.parametrize("why", ["disabled", "suspended"])
+async def test_one_that_waited_and_did_not_start_uses_up_no_run(world: World, why: str) -> None:
+    """It was the last of its `max_runs`, by which the schedule had completed."""
+    await world.queue.create_template("report", "work")
+    target = rota.TemplateTarget(template_id="report")
+    starts = handle(world, seconds=90)
+    options = {"overlap_policy": "buffer_all", "max_runs": 2, "alarm_late": "10m"}
+    await world.queue.create_schedule("s", target=target, cron="* * * * *", **options)
+    await world.queue.create_tenant("default")
+    async with world.running():
+        await world.at(2.1 * MINUTE)
+        assert (await world.queue.get_schedule("s")).status == "completed"
+        if why == "disabled":
+            await world.queue.update_template("report", enabled=False)
+        else:
+            await world.queue.suspend_tenant("default")
+        await world.at(2.8 * MINUTE)
+        schedule = await world.queue.get_schedule("s")
+        assert (schedule.status, schedule.run_count) == ("active", 1)
+        assert (schedule.next_run_at, schedule.completed_reason) == (START + 3 * MINUTE, None)
+        assert schedule.watch_at == START + 13 * MINUTE, "its alarms are on again"
+        await world.at(4.1 * MINUTE)
+        if why == "disabled":
+            await world.queue.update_template("report", enabled=True)
+        else:
+            await world.queue.resume_tenant("default")
+        await world.at(HOUR)
+    assert await statuses(world) == ["completed", *[f"skipped {why}"] * 3, "completed"]
+    assert starts == [START + MINUTE, START + 5 * MINUTE]
+    schedule = await world.queue.get_schedule("s")
+    assert (schedule.status, schedule.run_count) == ("completed", 2)
+    events = await world.queue.schedule_history("s")
+    assert [event.action for event in events] == ["created", "completed", "resumed", "completed"]

@@ -23,7 +23,7 @@ from rota.domain.model import (
     WorkflowTarget,
 )
 from rota.domain.recurrence import Cron, Interval, Once, RRule, Timing
-from rota.domain.schedule import decide, definition
+from rota.domain.schedule import decide, definition, planned
 
 NOON = datetime(2026, 1, 28, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -633,6 +633,26 @@ def test_a_new_time_makes_it_active_again(status: dict[str, Any]) -> None:
 def test_more_runs_make_it_active_again() -> None:
     edited = edit(used_up(), NOON + HOUR * 5 + MINUTE, max_runs=2)
     assert (edited.status, edited.next_run_at, edited.run_count) == (ACTIVE, NOON + HOUR * 6, 1)
+
+
+@pytest.mark.parametrize(("max_runs", "next_run_at"), [(3, NOON + HOUR), (0, NOON + 4 * HOUR)])
+def test_what_waited_and_did_not_start_uses_up_no_run(max_runs: int, next_run_at: datetime) -> None:
+    busy = replace(create(max_runs=max_runs), run_count=2, buffered=(NOON,))
+    schedule = planned(replace(busy, run_count=3), NOON + 3 * HOUR)
+    after = definition.uncounted(schedule, 1, NOON + MINUTE)
+    assert (after.status, after.run_count, after.next_run_at) == (ACTIVE, 2, next_run_at)
+
+
+def test_what_waited_when_it_was_deleted_uses_up_no_run() -> None:
+    schedule = planned(replace(create(max_runs=2), run_count=2, buffered=(NOON,)), NOON)
+    restored = definition.restore(definition.delete(schedule, NOON, "ann"), NOON + MINUTE, "ann")
+    assert (restored.status, restored.run_count, restored.next_run_at) == (ACTIVE, 1, NOON + HOUR)
+
+
+def test_one_that_was_completed_for_another_reason_stays_so() -> None:
+    schedule = planned(replace(create(end_at=NOON + HOUR, max_runs=3), run_count=2), NOON + HOUR)
+    after = definition.uncounted(schedule, 1, NOON + HOUR)
+    assert after == replace(schedule, run_count=1)
 
 
 def test_a_new_time_and_a_pause_in_one_edit() -> None:

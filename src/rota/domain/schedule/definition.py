@@ -361,7 +361,7 @@ def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     _check_living(schedule)
     filling = schedule.backfill
     gone = replace(
-        _without_line(_without_causes(schedule)),
+        _without_line(_without_causes(schedule), now),
         backfill=filling and cancel_backfill(filling, now, "the schedule was deleted"),
         deleted_at=now,
         next_run_at=None,
@@ -381,6 +381,16 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     if living.status is ScheduleStatus.PAUSED:
         return replace(living, due_at=living.pause_until)
     return watched(planned(living, now), now) if living.status is ScheduleStatus.ACTIVE else living
+
+
+def uncounted(schedule: Schedule, number: int, now: datetime) -> Schedule:
+    """The schedule after so many of the times that waited have started nothing: they use up none of its `max_runs`. If
+    it had completed by these, it goes on from its first time after now."""
+    fewer = replace(schedule, run_count=schedule.run_count - number)
+    had_completed = schedule.status is ScheduleStatus.COMPLETED and schedule.has_reached_max_executions()
+    if not had_completed or fewer.has_reached_max_executions():
+        return fewer
+    return watched(planned(fewer, now), now)
 
 
 def as_facts(schedule: Schedule) -> dict[str, Any]:
@@ -424,7 +434,7 @@ def _with_status(schedule: Schedule, status: ScheduleStatus, now: datetime, acto
         case ScheduleStatus.DRAFT:
             return _stopped(schedule, status, now, actor, schedule.pause_note)
         case ScheduleStatus.COMPLETED:
-            stopped = _stopped(_without_line(schedule), status, now, actor, None)
+            stopped = _stopped(_without_line(schedule, now), status, now, actor, None)
             return replace(stopped, completed_reason=f"set so by {actor}")
 
 
@@ -457,9 +467,9 @@ def _without_causes(schedule: Schedule) -> Schedule:
     return replace(schedule, causes=(), next_run_at=None, due_at=None)
 
 
-def _without_line(schedule: Schedule) -> Schedule:
+def _without_line(schedule: Schedule, now: datetime) -> Schedule:
     """The schedule without the times that wait: the command that writes this records them as skipped."""
-    return replace(schedule, buffered=(), run_count=schedule.run_count - len(schedule.buffered))
+    return replace(uncounted(schedule, len(schedule.buffered), now), buffered=())
 
 
 def _first_planned(schedule: Schedule, now: datetime) -> Schedule:

@@ -22,7 +22,7 @@ from ...domain.model import (
     ScheduleStatus,
     Task,
 )
-from ...domain.schedule import released, run
+from ...domain.schedule import definition, released, run
 from ...stores.base import Tx
 from .shared import Starter, live_tasks
 
@@ -74,8 +74,8 @@ class Buffers(msgspec.Struct, frozen=True):
         """Nothing of the buffer will start, and its rows say why."""
         waiting = [self._waiting(schedule, at) for at in schedule.buffered]
         rows = [run.dropped(row, reason, now) for row in waiting if row is not None]
-        left = schedule.run_count - len(schedule.buffered)
-        return Move(schedule=replace(schedule, buffered=(), run_count=left), rows=rows)
+        left = definition.uncounted(schedule, len(schedule.buffered), now)
+        return Move(schedule=replace(left, buffered=()), rows=rows)
 
     def _started(self, schedule: Schedule, now: datetime) -> Move:
         """One that cannot start says so in its row, and the next has its turn."""
@@ -91,7 +91,7 @@ class Buffers(msgspec.Struct, frozen=True):
                 if task is not None:
                     started = replace(schedule, last_run_at=now, last_task_id=task.id)
                     return Move(schedule=released(started), rows=rows, starts=[task])
-            schedule = replace(schedule, run_count=schedule.run_count - 1)
+            schedule = definition.uncounted(schedule, 1, now)
         return Move(schedule=released(schedule), rows=rows)
 
     def _waiting(self, schedule: Schedule, at: datetime) -> Run | None:

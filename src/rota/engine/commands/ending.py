@@ -110,6 +110,8 @@ class Ending(msgspec.Struct, frozen=True):
             audit(tx, "paused", self._actor, following.old, stored, following.note)
         elif stored.status is ScheduleStatus.COMPLETED and following.old.enabled:
             audit(tx, "completed", self._actor, None, stored, stored.completed_reason or "")
+        elif stored.enabled and following.old.status is ScheduleStatus.COMPLETED:
+            audit(tx, "resumed", self._actor, following.old, stored, "a time that waited did not start")
 
 
 class _Following(msgspec.Struct, frozen=True, kw_only=True):
