@@ -226,6 +226,20 @@ def test_strict_servers_know_what_can_run(tmp_path: Path) -> None:
             "target.workflowKind",
             "no workflow is registered as 'echo'",
         ),
+        ("task-executions", {"kind": "rota.shell"}, "kind", "'rota.shell' runs the commands of templates"),
+        ("workflow-executions", {"kind": "rota.http"}, "kind", "'rota.http' runs the commands of templates"),
+        (
+            "schedules",
+            body("s") | {"target": {"type": "task", "taskKind": "rota.http"}},
+            "target.taskKind",
+            "'rota.http' runs the commands of templates",
+        ),
+        (
+            "schedules",
+            body("s") | {"target": {"type": "workflow", "workflowKind": "rota.shell"}},
+            "target.workflowKind",
+            "'rota.shell' runs the commands of templates",
+        ),
     ],
 )
 def test_a_kind_that_is_known_as_the_other_type_is_refused(

@@ -191,6 +191,46 @@ async def test_a_schedule_of_a_template_that_cannot_run_is_refused(world: World)
     )
 
 
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        (rota.TaskTarget(kind="rota.shell"), "'rota.shell' runs the commands of templates"),
+        (rota.TaskTarget(kind="rota.http"), "'rota.http' runs the commands of templates"),
+        (rota.WorkflowTarget(kind="rota.shell"), "'rota.shell' runs the commands of templates"),
+        (rota.WorkflowTarget(kind="work"), "'work' is registered as a task; give a rota.TaskTarget"),
+        (rota.TaskTarget(kind="flow"), "'flow' is registered as a workflow; give a rota.WorkflowTarget"),
+    ],
+)
+async def test_a_schedule_of_a_kind_that_cannot_be_what_it_says_is_refused(
+    world: World, target: rota.Target, problem: str
+) -> None:
+    @world.app.task("work")
+    async def work() -> None: ...
+
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> None: ...
+
+    queue = rota.Queue(world.store, clock=world.clock, app=world.app)
+    there = await queue.create_schedule("there", task_type="work", cron="0 * * * *")
+    options: Any = {"target": target, "cron": "0 * * * *"}
+    world.app.schedules["declared"] = options
+    word = "workflow" if isinstance(target, rota.WorkflowTarget) else "task_type"
+    of_a_file = {"schedules": {"s": {word: target.kind, "cron": "0 * * * *"}}}  # type: ignore[union-attr]  # no template
+    for attempt in (
+        lambda: queue.create_schedule("s", **options),
+        lambda: queue.create_schedules({"s": options}),
+        lambda: queue.update_schedule("there", target=target),
+        lambda: queue.plan_create("s", **options),
+        lambda: queue.plan_update("there", target=target),
+        lambda: queue.plan(of_a_file),
+        lambda: queue.apply(of_a_file),
+        lambda: queue.declare_schedules(world.app),
+    ):
+        with pytest.raises(Invalid, match=f"task_type: {problem}"):
+            await attempt()
+    assert await queue.list_schedules() == [there]
+
+
 async def test_declared_schedules_are_applied_together_or_not_at_all(world: World) -> None:
     queue, app = world.queue, rota.App()
     await queue.create_schedule("b", task_type="work", cron="0 1 * * *")

@@ -24,7 +24,6 @@ from ..checks import (
     check_fields,
     check_input,
     check_key,
-    check_kind,
     check_text,
     check_time,
     shown,
@@ -61,6 +60,7 @@ from ..recurrence import (
     Timing,
     begun_after,
 )
+from ..task import check_function_kind
 from .backfill import cancel as cancel_backfill
 from .calendars import check_rolling
 from .decision import planned, put_off_anew, resumed
@@ -217,7 +217,7 @@ def _checked_request(target: _T, limits: Limits) -> _T:
     options = options_of(TaskOptions).items()
     return replace(
         target,
-        kind=check_kind(target.kind, "task_type"),
+        kind=check_function_kind(target.kind, "task_type"),
         input=check_input(target.input, limits),
         **{name: check_option(name, option, getattr(target, name)) for name, option in options},
     )

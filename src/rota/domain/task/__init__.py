@@ -36,7 +36,7 @@ from .life import (
     terminate,
 )
 from .shortening import ShortHistory, is_short_alike, short_history, whole_history
-from .submission import Submission, admit, check_submission, later, with_gates
+from .submission import Submission, admit, check_function_kind, check_submission, later, with_gates
 from .update import Update
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "backoff",
     "brought_back",
     "cancel",
+    "check_function_kind",
     "check_held",
     "check_submission",
     "claim",

@@ -54,9 +54,7 @@ def check_submission(asked: Submission) -> Checked:
     is_unique = asked.unique_for is not None or bool(asked.unique_by)
     if is_unique and asked.idempotency_key is not None:
         raise Invalid("idempotency_key", "unique_for or unique_by is given, too", "give one of them")
-    kind = check_kind(asked.kind)
-    if kind in COMMAND_KINDS and asked.command is None:
-        raise Invalid("kind", f"{kind!r} runs the commands of templates", "execute a template instead")
+    kind = check_kind(asked.kind) if asked.command is not None else check_function_kind(asked.kind)
     fields = asdict(asked)
     given = {
         name: check(name, value)
@@ -67,6 +65,14 @@ def check_submission(asked: Submission) -> Checked:
         given.setdefault("unique_by", DEFAULT_PARTS)
     given |= {"kind": kind, "metadata": check_metadata(asked.metadata)}
     return Checked(**fields | given)
+
+
+def check_function_kind(value: object, field: str = "kind") -> str:
+    """The name of a function. Those that run commands need one, which only a template has."""
+    kind = check_kind(value, field)
+    if kind in COMMAND_KINDS:
+        raise Invalid(field, f"{kind!r} runs the commands of templates", "execute a template instead")
+    return kind
 
 
 def _is_same(value: object, default: object) -> bool:

@@ -13,11 +13,12 @@ from urllib.parse import quote
 import msgspec
 from fastapi import Depends, Header, Path, Query, Request, Response
 
-from ...domain.checks import check_key, check_kind
+from ...domain.checks import check_key
 from ...domain.errors import Invalid, NotFound, RotaError, Unavailable
 from ...domain.ids import derived_id
 from ...domain.model import ApiKey, NodeState, Role, Tenant
 from ...domain.serving import as_told_to
+from ...domain.task import check_function_kind
 from ...engine import commands
 from ...engine.app import App
 from ...engine.clock import Clock, SystemClock
@@ -177,8 +178,9 @@ class Service:
         return self._access
 
     def check_known(self, field: str, given: object, *, is_workflow: bool) -> None:
-        """Refuse a kind that is registered here as something else; in strict mode, one that is not registered, too."""
-        kind = check_kind(given, field)
+        """Refuse a kind that can only be run by a template, or is registered here as something else; in strict mode,
+        one that is not registered, too."""
+        kind = check_function_kind(given, field)
         handler = None if self.app is None else self.app.handlers.get(kind)
         may_be = handler is None or handler.is_workflow == is_workflow
         if self.app is None or (may_be and not self._is_strict):

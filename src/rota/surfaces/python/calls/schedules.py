@@ -20,7 +20,6 @@ from ....domain.model import (
     Schedule,
     Target,
     Task,
-    TemplateTarget,
 )
 from ....domain.options import ScheduleChanges, ScheduleFilters, ScheduleOptions, TimingOptions
 from ....domain.plan import Plan, naming
@@ -376,8 +375,8 @@ class ScheduleCalls(Calls):
         )
 
     def _check_target(self, target: Target) -> None:
-        if not isinstance(target, TemplateTarget):
-            self._check_input(target.kind, target.input)
+        if self.app is not None:
+            check_registered(target, self.app)
 
     def _checked(self, changes: dict[str, Any]) -> dict[str, Any]:
         if "target" in changes:
