@@ -27,6 +27,7 @@ from rota.domain.errors import Invalid
 from rota.domain.ids import derived_id
 from rota.domain.model import Limits, RetryPolicy, Task
 from rota.domain.options import Duration, RetryPolicyOptions, SubmitOptions, options_of, value_type
+from rota.domain.runtimes import COMMAND_KINDS
 from rota.domain.task import Submission, admit
 from rota.domain.tenants import check_tenant
 from rota.engine.clock import SystemClock
@@ -218,7 +219,7 @@ def policy(random: Random) -> RetryPolicy:
 
 
 FIELDS: dict[str, Callable[[Random], Any]] = {
-    "kind": text,
+    "kind": lambda random: random.choice([*COMMAND_KINDS, *(text(random) for _ in range(8))]),
     "input": data,
     "queue": text,
     "priority": lambda random: random.choice([0, 255, 256, -1, random.randint(0, 255)]),

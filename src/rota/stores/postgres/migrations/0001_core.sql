@@ -639,6 +639,9 @@ declare
 begin
   if kind is null or kind !~ name then
     raise exception 'kind: % is not a valid name', coalesce(quote_literal(left(kind, 60)), 'null') using errcode = '22023';
+  elsif kind in ('rota.shell', 'rota.http') then
+    raise exception 'kind: % runs the commands of templates; execute a template instead', quote_literal(kind)
+      using errcode = '22023';
   elsif queue is null or queue !~ name then
     raise exception 'queue: % is not a valid name', coalesce(quote_literal(left(queue, 60)), 'null') using errcode = '22023';
   elsif priority is null or priority not between 0 and 255 then
