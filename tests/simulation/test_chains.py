@@ -53,6 +53,20 @@ def test_one_after_the_other_and_a_join(store: str, tmp_path: Path) -> None:
     play(chain, EVERY_STORE[store], tmp_path)
 
 
+async def test_the_link_to_a_run_that_has_expired_says_so_unswept(world: World) -> None:
+    handle(world)
+    await world.schedule("extract", cron="0 * * * *", max_runs=1)
+    await world.schedule("load", task_type="nobody", after="extract", ttl=60)
+    async with world.running(janitor=False):
+        await world.at(HOUR + MINUTE)
+        assert "It was followed by load, 2026-01-01 01:00:10 UTC (running)." in await world.queue.why(
+            "extract", START + HOUR
+        )
+        await world.at(HOUR + 2 * MINUTE)
+    why = await world.queue.why("extract", START + HOUR)
+    assert "It was followed by load, 2026-01-01 01:00:10 UTC (skipped)." in why
+
+
 async def test_failures_runs_by_hand_and_pauses(world: World) -> None:
     handle(world)
     await world.schedule("s", cron="0 * * * *", status="paused")

@@ -428,6 +428,12 @@ async def test_an_expiry_is_in_the_ledger_at_once_without_a_janitor(world: World
     why = await queue.why("s", second)
     assert why.status == "skipped"
     assert "its task expired after 1 minute, before a worker took it" in why
+    last = await queue.last_runs([await queue.get_schedule("s")])
+    assert [[(row.status, row.reason) for row in rows] for rows in last.values()] == [
+        [("skipped", "expired")] * 2
+    ]
+    await world.at(2 * HOUR + MINUTE + SECOND)
+    assert (await queue.overview()).waiting == []
 
 
 async def test_a_start_that_failed_uses_up_no_run(world: World) -> None:

@@ -23,7 +23,7 @@ from ...domain.schedule import after
 from ...domain.schedule.why import Linked
 from ...stores.base import Tx
 from ...stores.queries import LiveTasks, ScheduleByKey
-from .shared import LIVE_AT_MOST
+from .shared import LIVE_AT_MOST, read_now
 
 CAUSES_SHOWN = 20
 
@@ -177,6 +177,6 @@ async def links_of(tx: Tx, schedule: Schedule, row: Run) -> list[Linked]:
         level = found
     found = await tx.get_many(Run, row.effects)
     owners = await tx.get_many(Schedule, {each.schedule_id for each in found.values()})
-    effects = [each for each in found.values() if each.schedule_id in owners]
+    effects = await read_now(tx, [each for each in found.values() if each.schedule_id in owners])
     linked += [Linked(of="", key=owners[each.schedule_id].key, run=each) for each in effects]
     return linked

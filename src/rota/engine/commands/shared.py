@@ -26,6 +26,7 @@ from ...domain.model import (
     Receipt,
     Record,
     Run,
+    RunStatus,
     RunTrigger,
     Schedule,
     Task,
@@ -78,6 +79,13 @@ async def latest_runs(tx: Tx, schedule_ids: Sequence[str], most: int) -> dict[st
     for row in await tx.find(query, most * len(rows)) if rows else ():
         rows[row.schedule_id].append(row)
     return rows
+
+
+async def read_now(tx: Tx, rows: Sequence[Run]) -> list[Run]:
+    """The rows as they read now: one whose task has expired says so, whether or not that was swept yet."""
+    ids = [row.target_id for row in rows if row.status is RunStatus.RUNNING and row.target_id is not None]
+    tasks = await tx.get_many(Task, ids) if ids else {}
+    return [run.as_of(row, tasks.get(row.target_id or ""), tx.now) for row in rows]
 
 
 def cursor_behind(record: Schedule | Task) -> Cursor:

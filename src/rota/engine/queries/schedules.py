@@ -39,7 +39,14 @@ from ...stores.queries import (
 )
 from ..commands.chains import links_of
 from ..commands.serving import every_node
-from ..commands.shared import LIVE_AT_MOST, find_any_schedule, find_every, find_schedule, latest_runs
+from ..commands.shared import (
+    LIVE_AT_MOST,
+    find_any_schedule,
+    find_every,
+    find_schedule,
+    latest_runs,
+    read_now,
+)
 from ..work import as_work
 from .serving import wait_of
 
@@ -265,28 +272,26 @@ async def explained_runs(tx: Tx, tenant: str, key: str, limit: int) -> list[Why]
 @as_work
 async def last_runs(tx: Tx, schedules: Sequence[Schedule], limit: int) -> dict[str, list[Run]]:
     """The latest rows of the ledger of each schedule, by its id, oldest first."""
-    rows = await latest_runs(tx, [each.id for each in schedules], limit)
-    return {id: latest[::-1] for id, latest in rows.items()}
+    found = await latest_runs(tx, [each.id for each in schedules], limit)
+    rows: dict[str, list[Run]] = {id: [] for id in found}
+    for row in await read_now(tx, [row for latest in found.values() for row in reversed(latest)]):
+        rows[row.schedule_id].append(row)
+    return rows
 
 
 async def _row_at(tx: Tx, schedule: Schedule, at: datetime) -> Run | None:
     """The row for this time, or the one whose stretch covers it, or else a manual run of that second."""
     exact = await tx.get(Run, run.run_id(schedule, at))
     if exact is not None:
-        return await _read_now(tx, exact)
+        return (await read_now(tx, [exact]))[0]
     earlier = await tx.find(RunList(schedule_id=schedule.id, until=at + timedelta(seconds=1)), 20)
     for row in earlier:
         if row.until is not None and row.scheduled_at <= at <= row.until:
             return row
         beside = row.trigger is RunTrigger.MANUAL or isinstance(schedule.timing, recurrence.After)
         if beside and abs(row.scheduled_at - at) < timedelta(seconds=1):
-            return await _read_now(tx, row)
+            return (await read_now(tx, [row]))[0]
     return None
-
-
-async def _read_now(tx: Tx, row: Run) -> Run:
-    task = None if row.target_id is None else await tx.get(Task, row.target_id)
-    return run.as_of(row, task, tx.now)
 
 
 def _pauses(events: Sequence[Event]) -> list[tuple[datetime, datetime | None, str, str | None]]:
