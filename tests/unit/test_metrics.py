@@ -234,6 +234,43 @@ def test_a_run_that_is_triggered_by_hand_is_counted_once_when_it_starts_and_once
     play(scenario, make_store, tmp_path)
 
 
+@pytest.mark.parametrize("end", ["completed", "skipped"])
+def test_a_run_by_hand_that_is_handed_back_is_counted_as_started_once(
+    tmp_path: Path, make_store: Any, end: str
+) -> None:
+    async def scenario(world: World) -> None:
+        metrics = Metrics(clock=world.clock)
+
+        @world.app.task("work")
+        async def work() -> None:
+            await asyncio.sleep(30)
+
+        await world.schedule("s", interval=HOUR, ttl=55)
+        task = await world.queue.trigger_schedule("s")
+
+        async def worked(seconds: float) -> None:
+            worker = rota.Worker(
+                world.queue, world.app, observers=[metrics.observe], scheduler=False, shutdown_timeout=0
+            )
+            running = asyncio.create_task(worker.run(handle_signals=False))
+            await asyncio.sleep(seconds)
+            worker.stop()
+            await running
+
+        await worked(10)
+        assert (await world.queue.get(task.id)).status == "pending"
+        if end == "skipped":
+            await world.at(MINUTE)
+        await worked(40)
+        seen = await scraped(metrics)
+        runs = {"tenant": "default", "target_type": "task"}
+        assert value(seen, "rota_schedule_runs_total", status="running", **runs) == 1
+        assert value(seen, "rota_schedule_runs_total", status=end, **runs) == 1
+        assert value(seen, "rota_task_ttl_seconds_count", task_type="work") == 1
+
+    play(scenario, make_store, tmp_path)
+
+
 def test_a_ttl_of_nothing_is_counted_as_an_expiry(tmp_path: Path, make_store: Any) -> None:
     """Whoever submitted it: the janitor finds it."""
 

@@ -229,7 +229,7 @@ class ObservationCounts:
         self._claims(task.queue).inc()
         if task.started_at is not None:
             self._wait(task.queue).observe(_seconds(task.available_at, task.updated_at))
-        if task.attempt == 1:
+        if task.attempt == 1 and _claims_of(task) == 1:
             self._first_seen(task)
 
     def _first_seen(self, task: Task) -> None:
@@ -266,7 +266,7 @@ class ObservationCounts:
     def _task_expired(self, task: Task) -> None:
         self._ended(task.queue, task.kind, task.status.value).inc()
         self._expired(task.kind).inc()
-        if task.attempt == 0:
+        if task.attempt == 0 and not _claims_of(task):
             self._first_seen(task)
 
     def _step_recorded(self, seen: StepRecorded) -> None:
@@ -295,6 +295,11 @@ class ObservationCounts:
         """A template starts a task; a task no longer knows of the template."""
         started = "workflow" if target_type == "workflow" else "task"
         self._runs(tenant, status.value, started).inc(count)
+
+
+def _claims_of(task: Task) -> int:
+    """How often it was claimed. What was handed back is no attempt, but was seen."""
+    return sum(change.type is ChangeType.CLAIMED for change in task.history)
 
 
 def _seconds(since: datetime, until: datetime) -> float:
