@@ -13,6 +13,7 @@ from rota.domain.model import Record, RunStatus, ScheduleStatus, Task, TaskStatu
 from rota.engine.commands import remove_receipt, write_receipt
 from rota.engine.queries.health import Health, broken_records, check_health
 from rota.stores.memory.store import MemoryStore
+from rota.surfaces.cli.commands import store as doctor
 from stores import START, put
 
 LONG_AGO = START - timedelta(hours=1)
@@ -20,11 +21,13 @@ JUST_NOW = START - timedelta(seconds=1)
 
 
 class StoppedClock:
+    at = START
+
     def now(self) -> datetime:
-        return START
+        return self.at
 
     def monotonic(self) -> float:
-        return 0.0
+        return self.at.timestamp()
 
 
 @pytest.fixture
@@ -38,6 +41,32 @@ async def health(store: MemoryStore, *records: Record) -> Health:
     if records:
         await put(store, *records)
     return await store.read(check_health("default"))
+
+
+@pytest.mark.parametrize(
+    ("opening", "ok", "found"),
+    [
+        (0.1, False, "the store's clock is 2s behind this machine's"),
+        (4.0, True, "within 5s of this machine's"),
+    ],
+)
+async def test_a_time_that_was_learned_slowly_is_known_as_well_as_that(
+    monkeypatch: pytest.MonkeyPatch, opening: float, ok: bool, found: str
+) -> None:
+    """A database that answers after 4 s took its time at one end of them: an estimate may be 2 s off."""
+    machine = StoppedClock()
+
+    class Slow(MemoryStore):
+        async def open(self, *, migrate: bool = True) -> None:
+            await super().open(migrate=migrate)
+            machine.at += timedelta(seconds=opening)
+
+        async def now(self) -> datetime:
+            return machine.now() - timedelta(seconds=2)
+
+    monkeypatch.setattr(doctor, "SystemClock", lambda: machine)
+    findings = {each.check: each for each in await doctor.examine(Slow(StoppedClock()), "default")}
+    assert (findings["clock"].ok, findings["clock"].found) == (ok, found)
 
 
 def running(**values: Any) -> Task:
