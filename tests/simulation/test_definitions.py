@@ -215,7 +215,7 @@ async def test_a_schedule_of_a_kind_that_cannot_be_what_it_says_is_refused(
     options: Any = {"target": target, "cron": "0 * * * *"}
     world.app.schedules["declared"] = options
     word = "workflow" if isinstance(target, rota.WorkflowTarget) else "task_type"
-    of_a_file = {"schedules": {"s": {word: target.kind, "cron": "0 * * * *"}}}  # type: ignore[union-attr]  # no template
+    of_a_file = {"schedules": {"s": {word: target.kind, "cron": "0 * * * *"}}}
     for attempt in (
         lambda: queue.create_schedule("s", **options),
         lambda: queue.create_schedules({"s": options}),

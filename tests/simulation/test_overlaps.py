@@ -6,6 +6,7 @@ import asyncio
 import random
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -397,7 +398,7 @@ async def test_one_that_waited_and_did_not_start_uses_up_no_run(world: World, wh
     await world.queue.create_template("report", "work")
     target = rota.TemplateTarget(template_id="report")
     starts = handle(world, seconds=90)
-    options = {"overlap_policy": "buffer_all", "max_runs": 2, "alarm_late": "10m"}
+    options: Any = {"overlap_policy": "buffer_all", "max_runs": 2, "alarm_late": "10m"}
     await world.queue.create_schedule("s", target=target, cron="* * * * *", **options)
     await world.queue.create_tenant("default")
     async with world.running():
