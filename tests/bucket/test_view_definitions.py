@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import rota
 from records import schedule
@@ -61,6 +62,9 @@ TASK = rota.TaskTarget(
     ttl=timedelta(minutes=5),
     priority=7,
     timeout=timedelta(milliseconds=1500),
+    max_reschedules=4,
+    retry_policy=rota.RetryPolicy(initial=timedelta(seconds=5), multiplier=3, maximum=600, jitter=0),
+    limit_key="acme",
 )
 START = EVERYTHING["start_at"]
 DEFINITIONS: dict[str, dict[str, Any]] = {
@@ -85,6 +89,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         "target": rota.WorkflowTarget(kind="order", queue="q", input=[1], metadata={"m": 2}, tags=("z",)),
     },
     "draft": {"cron": "@daily", "task_type": "report", "status": "draft"},
+    "task": {"cron": "@daily", "target": replace(TASK, metadata={})},
 }
 
 
@@ -103,6 +108,8 @@ def options(view: dict[str, Any]) -> dict[str, Any]:
     target = TARGETS[given.pop("target_type")]
     own = {"kind": "task_type", "template_id": "template_id", "metadata": "target_metadata"}
     fields = {name: given.pop(own[name]) for name in own if own[name] in given}
+    if "retry_policy" in given:
+        fields["retry_policy"] = rota.RetryPolicy(**given.pop("retry_policy"))
     for derived in ("anchor", "dtstart"):  # from start_at
         given.pop(derived, None)
     return {**given, "target": target(**fields)}
@@ -172,6 +179,8 @@ async def applied(queue: rota.Queue, other: rota.Queue, given: dict[str, Any]) -
     assert {n: v for n, v in facts(again).items() if n not in own} == {
         n: v for n, v in facts(made).items() if n not in own
     }
+    if not isinstance(made.target, rota.TemplateTarget):
+        assert again.target == made.target
     ids = ("id", "template_id", "anchor", "dtstart", "timings", *BECAME)
     assert {**definition(again), **dict.fromkeys(ids)} == {**definition(made), **dict.fromkeys(ids)}
     for each in (queue, other):
@@ -189,9 +198,10 @@ def test_the_view_of_a_schedule_that_runs_a_template() -> None:
 
 
 def test_nothing_that_can_be_given_is_left_out() -> None:
-    view = definition(schedule("s"))
+    view = definition(schedule("s", target=TASK))
     assert set(SCHEDULE_FIELDS) <= view.keys()
     assert set(SCHEDULE_FIELDS) == EVERYTHING.keys(), "a new field needs a value here"
-    assert len(view) == 1 + 1 + len(rota.TaskTarget.__struct_fields__) + 3 + len(SCHEDULE_FIELDS) + len(
-        BECAME
-    )
+    usual = rota.TaskTarget(kind="")
+    plain = [name for name in usual.__struct_fields__ if getattr(TASK, name) == getattr(usual, name)]
+    assert plain == [], "a new field of a target needs a value here, and in the others"
+    assert len(view) == 1 + 1 + len(usual.__struct_fields__) + 3 + len(SCHEDULE_FIELDS) + len(BECAME)

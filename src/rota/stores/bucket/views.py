@@ -37,7 +37,7 @@ from urllib.parse import quote
 import msgspec
 
 from ...domain.errors import StoreError, Unavailable
-from ...domain.model import Record, Run, RunTrigger, Schedule, Target, Task
+from ...domain.model import Record, RetryPolicy, Run, RunTrigger, Schedule, Target, Task
 from ...domain.recurrence import After, Cron, Interval, Once, RRule, Several, Timing
 from ...domain.schedule.definition import SCHEDULE_FIELDS
 from ..codec import TABLES
@@ -172,6 +172,9 @@ def _choices(timing: Cron | RRule) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
+    """Durations in seconds, also those of a retry policy."""
+    if isinstance(value, RetryPolicy):
+        return {name: _value(getattr(value, name)) for name in value.__struct_fields__}
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
