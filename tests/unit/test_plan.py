@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rota.domain import recurrence
 from rota.domain.errors import Invalid, Refused
-from rota.domain.model import Limits, Schedule, ScheduleStatus, Template
+from rota.domain.model import Limits, Schedule, ScheduleStatus, Template, TemplateTarget
 from rota.domain.plan import (
     Action,
     Declaration,
@@ -26,7 +26,7 @@ from rota.domain.plan import (
     make_edits,
     of_schedule,
 )
-from rota.domain.plan.declaration import plain_value
+from rota.domain.plan.declaration import BEGINS, STAYING, as_said, plain_value
 from rota.domain.plan.making import PRUNED
 from rota.domain.schedule import calendars, decide, definition
 from rota.domain.schedule.expected import Expected, expected
@@ -153,6 +153,33 @@ WRITTEN: list[dict[str, Any]] = [
     {"task_type": "t", "after": ["extract"]},
     {"task_type": "t", "after": ["extract", "orders"], "after_on": "end", "after_delay": "5m"},
 ]
+COUNTED: list[dict[str, Any]] = [
+    {
+        "task_type": "t",
+        "rrule": "FREQ=WEEKLY;INTERVAL=2;COUNT=6;BYHOUR=9",
+        "dtstart": "2025-12-09T08:30:15Z",
+        "timezone": "Europe/Paris",
+    },
+    {"task_type": "t", "interval": "6h", "anchor": "2025-12-09T08:30:15.500000Z"},
+    {
+        "task_type": "t",
+        "interval": "6h",
+        "anchor": "2025-12-09T08:30:15Z",
+        "start_at": "2026-02-01T00:00:00Z",
+    },
+    {
+        "task_type": "t",
+        "timings": [
+            {"cron": "0 9 * * *", "timezone": "Asia/Tokyo"},
+            {"interval": "7h", "anchor": "2025-12-09T08:30:15Z"},
+            {"rrule": "FREQ=DAILY;COUNT=99", "dtstart": "2025-12-10T08:30:15Z"},
+        ],
+    },
+    {**DAILY, "target_metadata": {"own": 1}},
+    {**DAILY, "metadata": {"team": "ops"}, "target_metadata": {}},
+]
+"""What says where it counts from, or which metadata its target has for itself."""
+WRITTEN += COUNTED
 BACKUP = {"Back-Up": {"shell": "pg_dump shop", "timeout": "5m"}}
 
 
@@ -163,9 +190,97 @@ def test_what_is_applied_reads_back_as_it_was_written(options: dict[str, Any]) -
     assert {item.action for item in plan.items} == {Action.CREATED}
     stored = applied(plan)
     aliases = {each.id: each.alias for each in stored.templates.values()}
-    assert of_schedule(stored.schedules["a"], aliases) == options
+    assert as_said(of_schedule(stored.schedules["a"], aliases), options) == options
     again = planned({"a": options, **others}, stored, NOON + HOUR, templates=BACKUP)
     assert all(item.new is item.old for item in again.items)
+
+
+@pytest.mark.parametrize("options", WRITTEN)
+def test_what_is_written_makes_the_same_schedule_at_another_time(options: dict[str, Any]) -> None:
+    others = dict.fromkeys(options.get("after", ()), DAILY)
+    stored = applied(planned({"a": options, **others}, templates=BACKUP))
+    made, aliases = stored.schedules["a"], {each.id: each.alias for each in stored.templates.values()}
+    later = NOON + HOUR / 7
+    written = {key: of_schedule(each, aliases) for key, each in stored.schedules.items()}
+    assert not planned(written, stored, later, templates=BACKUP).changes
+    again = applied(planned(written, at=later, templates=BACKUP), now=later).schedules["a"]
+    assert again.timing == made.timing
+    assert again.next_run_at == made.next_occurrence(later) or not made.enabled
+    if not isinstance(made.target, TemplateTarget):  # its id is that of its store
+        assert again.target == made.target
+
+
+@pytest.mark.parametrize("options", COUNTED)
+def test_what_a_file_does_not_say_of_where_it_counts_from_stays(options: dict[str, Any]) -> None:
+    stored = store_with(a=options)
+    without = {name: value for name, value in options.items() if name not in STAYING}
+    if "timings" in without:
+        without["timings"] = [
+            {n: v for n, v in each.items() if n not in BEGINS} for each in without["timings"]
+        ]
+    item = only(planned({"a": {**without, "description": "new"}}, stored, NOON + HOUR))
+    assert told(item) == {"description": (None, "new")}
+    assert item.new is not None
+    assert (item.new.timing, item.new.target) == (stored.schedules["a"].timing, stored.schedules["a"].target)
+
+
+def test_where_it_counts_from_is_changed_by_a_file_that_says_it() -> None:
+    at = "2026-01-01T00:10:00Z"
+    stored = store_with(a={"task_type": "t", "interval": "1h"})
+    item = only(planned({"a": {"task_type": "t", "interval": "1h", "anchor": at}}, stored))
+    assert told(item) == {"anchor": ("2026-01-28T12:00:00Z", at)}
+    assert (item.new and item.new.next_run_at) == NOON + HOUR / 6
+    again = applied(planned({"a": {"task_type": "t", "interval": "2h", "anchor": at}}, stored))
+    assert again.schedules["a"].next_run_at == NOON + HOUR / 6
+
+
+def test_an_interval_that_was_edited_by_hand_counts_from_where_it_did() -> None:
+    """Whether or not the file had said where it counts from."""
+    said = {"task_type": "t", "interval": "1h", "anchor": "2026-01-01T00:10:00Z"}
+    for before in (said, {"task_type": "t", "interval": "1h"}):
+        for timing in (recurrence.Interval(2 * HOUR), recurrence.Cron("0 9 * * *")):
+            edited = by_hand(store_with(a=before), "a", timing=timing)
+            item = only(planned({"a": said}, edited))
+            assert item.new is not None
+            assert item.new.timing == edited.schedules["a"].timing
+            assert {"interval", "anchor"} <= {each.name for each in item.kept}
+            forced = only(planned({"a": said}, edited, force=True))
+            assert told(forced)["anchor"][1] == said["anchor"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            {"cron": "@daily", "anchor": "2026-01-01"},
+            "anchor: this timing has no use for it; give it beside an interval",
+        ),
+        ({"interval": "1h", "dtstart": "2026-01-01"}, "dtstart: .* give it beside an rrule"),
+        ({"interval": "1h", "anchor": "noon"}, "anchor: 'noon' is not a time"),
+        ({"rrule": "FREQ=DAILY", "dtstart": 7}, "dtstart: 7 is not"),
+        ({"timings": ["@daily"], "anchor": "2026-01-01"}, "anchor: it is for one of the timings"),
+        (
+            {"timings": ["5m", {"interval": "1h", "anchor": "2026-01-01"}]},
+            "timings: some say where they count from, and others do not",
+        ),
+        ({"cron": "@daily", "target_metadata": [1]}, r"target_metadata: \[1\] is not a dict"),
+        (
+            {"cron": "@daily", "task_type": None, "template": "Back-Up", "target_metadata": {}},
+            "target_metadata: a schedule that runs a template has none",
+        ),
+    ],
+)
+def test_what_cannot_be_said_of_where_it_counts_from_is_refused(
+    options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(Invalid, match=f"schedule 'a': {problem}"):
+        planned({"a": {"task_type": "t", **options}}, templates=BACKUP)
+
+
+def test_where_it_counts_from_is_read_on_the_clock_of_its_zone() -> None:
+    said = {"task_type": "t", "timezone": "Asia/Tokyo", "rrule": "FREQ=DAILY", "dtstart": "2026-01-01T09:00"}
+    made = store_with(a=said).schedules["a"]
+    assert getattr(made.timing, "dtstart", None) == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_what_can_be_written_in_several_ways_is_no_change() -> None:

@@ -21,9 +21,9 @@ DEEPEST = 100
 LARGEST = 2_000_000
 SECTIONS = ("schedules", "templates", "calendars")
 _VIEW_TARGETS = {"workflow": ("workflow", "task_type"), "template": ("template", "template_id")}
-_NOT_DECLARED = frozenset(
-    ("id", "target_type", "target_metadata", "anchor", "dtstart", "enabled", "next_run_at", "run_count")
-) | {f"{done}_{how}" for done in ("created", "updated") for how in ("at", "by")}
+_NOT_DECLARED = frozenset(("id", "target_type", "enabled", "next_run_at", "run_count")) | {
+    f"{done}_{how}" for done in ("created", "updated") for how in ("at", "by")
+}
 SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 _MERGE = "tag:yaml.org,2002:merge"
 _PLAIN: list[tuple[str, re.Pattern[str], Iterable[str]]] = [
@@ -102,19 +102,12 @@ def _is_view(document: object) -> bool:
 
 def _of_view(view: Mapping[str, Any]) -> dict[str, Any]:
     """The view of a schedule that a bucket has, `schedules/{key}.json`, as a document of one schedule. Its state is
-    left out, and what follows from other options."""
+    left out."""
     options = {name: value for name, value in view.items() if value is not None and name not in _NOT_DECLARED}
     if options.get("status") == "completed":
         del options["status"]
     written_as, named = _VIEW_TARGETS.get(view["target_type"], ("task_type", "task_type"))
     options[written_as] = options.pop(named, None)
-    if isinstance(timings := options.get("timings"), list):
-        options["timings"] = [
-            {name: value for name, value in each.items() if name not in _NOT_DECLARED}
-            if isinstance(each, Mapping)
-            else each
-            for each in timings
-        ]
     return {"schedules": {view["id"]: options}}
 
 

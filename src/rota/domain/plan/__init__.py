@@ -2,7 +2,16 @@
 Pure. Begin with `making`; `declaration` writes records as a file has them, and reads that back. Which times appear,
 vanish or move is `compared` of `domain/schedule/expected.py`."""
 
-from .declaration import of_calendar, of_command, of_schedule, of_template, schedule_options
+from .declaration import (
+    BEGINS,
+    of_calendar,
+    of_command,
+    of_schedule,
+    of_template,
+    says_begin,
+    schedule_options,
+    written_time,
+)
 from .making import (
     Action,
     Declaration,
@@ -18,6 +27,7 @@ from .making import (
 )
 
 __all__ = [
+    "BEGINS",
     "Action",
     "Declaration",
     "Difference",
@@ -33,5 +43,7 @@ __all__ = [
     "of_command",
     "of_schedule",
     "of_template",
+    "says_begin",
     "schedule_options",
+    "written_time",
 ]

@@ -1,11 +1,12 @@
 """Declarations: schedules, templates and calendars as a file has them: plain data under the names of `options`. Pure.
 
 `of_schedule`, `of_template` and `of_calendar` write a record so; what has its default is left out. `schedule_options`
-and `template_options` read it back, as Python's calls take it. What `options` declares gets here by itself."""
+and `template_options` read it back, as Python's calls take it. What `options` declares gets here by itself. What only
+a file can say of a schedule (`STAYING`) is laid over what these calls make of the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -46,17 +47,49 @@ TARGETS = ("task_type", "workflow", "template")
 """The options that say what a schedule runs: it has one of them."""
 OF_STATUS = ("status", "pause_note", "pause_until")
 """The options that people switch while things run. A file that leaves one out leaves it as it is."""
+BEGINS = {"anchor": "interval", "dtstart": "rrule"}
+"""The options that say where a timing counts from, and which timing does."""
+STAYING = (*BEGINS, "target_metadata")
+"""The options that only a file has. One that leaves them out leaves them as they are; of a new schedule they follow
+from `start_at`, or else from now, and from `metadata`."""
 _FOR_TASK = tuple(name for name in options_of(TaskOptions) if name != "metadata")
 _UNITS = (("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
 
 def of_schedule(schedule: Schedule, aliases: Mapping[str, str]) -> dict[str, Any]:
     """The options that make this schedule. `aliases` has those of the templates, by id."""
-    form = _of_target(schedule.target, aliases) | _of_timing(schedule.timing)
+    target = schedule.target
+    form = _of_target(target, aliases) | _of_timing(schedule.timing)
     form |= _said(schedule, FIELDS, missed_run_policy=default_policy(schedule.timing))
+    if not isinstance(target, TemplateTarget) and target.metadata != schedule.metadata:
+        form["target_metadata"] = target.metadata
     if schedule.status is ScheduleStatus.COMPLETED:
         form.pop("status")
     return form
+
+
+def as_said(form: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The form of a schedule without what stays as it is, because the options do not say it."""
+    said = _without([name for name in STAYING if options.get(name) is None], form)
+    return said if says_begin(options) else without_begins(said)
+
+
+def says_begin(options: Mapping[str, Any]) -> bool:
+    """Whether the options of a file say where the timing counts from."""
+    timings = options.get("timings")
+    places = [options, *(timings if isinstance(timings, list) else ())]
+    return any(each.get(name) is not None for each in places if isinstance(each, Mapping) for name in BEGINS)
+
+
+def without_begins(form: Mapping[str, Any]) -> dict[str, Any]:
+    """The form, without where each of its several timings counts from."""
+    if "timings" not in form:
+        return dict(form)
+    return {**form, "timings": [_without(BEGINS, each) for each in form["timings"]]}
+
+
+def _without(names: Collection[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in names}
 
 
 def of_template(template: Template) -> dict[str, Any]:
@@ -90,7 +123,7 @@ def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
     given = [name for name in (*TARGETS, "target") if chosen.get(name) is not None]
     if len(given) > 1:
         raise Invalid(given[1], f"it was given together with {given[0]}", "give one of them")
-    names = {name: value for name, value in chosen.items() if name not in ("workflow", "template")}
+    names = _without(("workflow", "template", *STAYING), chosen)
     check_names(ScheduleOptions, names)
     target = _target(chosen)
     if target is not None:
@@ -102,7 +135,7 @@ def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(timing: Any) -> Any:
-    return _values(ScheduleOptions, timing) if isinstance(timing, Mapping) else timing
+    return _values(ScheduleOptions, _without(BEGINS, timing)) if isinstance(timing, Mapping) else timing
 
 
 def template_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,17 +199,21 @@ def _of_timing(timing: Timing) -> dict[str, Any]:
     match timing:
         case Once(run_at):
             return {"run_at": plain_value(run_at)}
-        case Interval(every):
-            return {"interval": duration_text(every)}
+        case Interval(every, anchor):
+            return {"interval": duration_text(every)} | _of_begin("anchor", anchor)
         case Cron(expression):
             return {"cron": expression} | _of_clock(timing)
-        case RRule(rule):
-            return {"rrule": rule} | _of_clock(timing)
+        case RRule(rule, dtstart):
+            return {"rrule": rule} | _of_begin("dtstart", dtstart) | _of_clock(timing)
         case Several(timings):
             return {"timings": [_of_timing(part) for part in timings]}
         case After():
             said = {f"after_{name}": value for name, value in _said(timing, ("on", "delay")).items()}
             return {"after": list(timing.schedules)} | said
+
+
+def _of_begin(name: str, at: datetime | None) -> dict[str, Any]:
+    return {} if at is None else {name: plain_value(at)}
 
 
 def _of_clock(timing: Cron | RRule) -> dict[str, Any]:
@@ -220,11 +257,12 @@ def _value(shape: type, name: str, value: Any, is_utc: bool) -> Any:
         return _policy(name, value)
     if kind is not datetime:
         return value
-    at = _time(name, value)
+    at = written_time(name, value)
     return at.replace(tzinfo=UTC) if is_utc and at.tzinfo is None else at
 
 
-def _time(field: str, value: object) -> datetime:
+def written_time(field: str, value: object) -> datetime:
+    """A time as files have it; without a zone if none was written."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):  # YAML and TOML have days, too

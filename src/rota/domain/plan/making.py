@@ -235,7 +235,10 @@ def make_edits(edits: Mapping[str, Mapping[str, Any]], stored: Stored, at: datet
             raise Invalid("schedule", f"there is no schedule {key!r}")
         with naming("schedule", key):
             new = definition.edit(old, fields, at, actor, stored.limits)
-        told = _differences(declaration.of_schedule(old, aliases), declaration.of_schedule(new, aliases))
+        before, after = (
+            declaration.as_said(declaration.of_schedule(each, aliases), fields) for each in (old, new)
+        )
+        told = _differences(before, after)
         action = Action.CHANGED if told else Action.UNCHANGED
         items.append(Item(name=key, action=action, old=old, new=new, differences=told))
     return Plan(tenant=stored.tenant, at=at, schedules=tuple(items))
@@ -391,10 +394,11 @@ class _Making:
                 (*old.exclude, *old.only)
             ):
                 changes["calendars"] = self._calendars(changes, old)
-            return definition.edit(old, changes, self.at, self.actor, self.stored.limits)
+            is_begun = declaration.says_begin(given)
+            return definition.edit(old, changes, self.at, self.actor, self.stored.limits, is_begun=is_begun)
 
         def form(schedule: Schedule) -> dict[str, Any]:
-            told = declaration.of_schedule(schedule, self._aliases)
+            told = declaration.as_said(declaration.of_schedule(schedule, self._aliases), wanted)
             return {name: value for name, value in told.items() if name not in leave_out}
 
         item = _declared(key, old, wanted, edited, form, force=self.force)
@@ -415,8 +419,9 @@ class _Making:
             actor=self.actor,
             limits=self.stored.limits,
             calendars=self._calendars(fields),
+            is_begun=declaration.says_begin(options),
         )
-        return _created(key, new, declaration.of_schedule(new, self._aliases))
+        return _created(key, new, declaration.as_said(declaration.of_schedule(new, self._aliases), options))
 
     def _calendars(self, fields: Mapping[str, Any], old: Schedule | None = None) -> tuple[Covered, ...]:
         if not any(fields.get(name, getattr(old, name, ())) for name in ("exclude", "only")):
@@ -494,18 +499,24 @@ def _declared(
 def _edited_by_hand(
     applied: Mapping[str, str] | None, as_is: Mapping[str, Any], as_declared: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """The options that someone changed since they were applied, and that differ from the declaration."""
+    """The options that someone changed since they were applied, and that differ from the declaration. What no file has
+    said yet (`STAYING`) goes with its timing: nobody edits it alone."""
     if applied is None:
         return ()
     found = _digests(as_is)
+
+    def is_edited(name: str) -> bool:
+        if name in declaration.STAYING and name not in applied:
+            return name in declaration.BEGINS and is_edited(declaration.BEGINS[name])
+        return found.get(name) != applied.get(name)
+
     differing = {each.name for each in _differences(as_is, as_declared)}
-    return tuple(sorted(name for name in differing if found.get(name) != applied.get(name)))
+    return tuple(sorted(filter(is_edited, differing)))
 
 
 def _digests(form: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        name: blake2b(stored_bytes(value), digest_size=8).hexdigest() for name, value in sorted(form.items())
-    }
+    told = sorted(declaration.without_begins(form).items())
+    return {name: blake2b(stored_bytes(value), digest_size=8).hexdigest() for name, value in told}
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:

@@ -252,9 +252,11 @@ def create(
     actor: str,
     limits: Limits,
     calendars: tuple[Covered, ...] = (),
+    is_begun: bool = False,
 ) -> Schedule:
     """A checked schedule, its next time computed. `fields` are the optional fields of the record by name. `calendars`
-    has the days and windows of the calendars that the fields name."""
+    has the days and windows of the calendars that the fields name. With `is_begun` the timing counts from where it
+    says, its COUNT, too."""
     values = _checked(fields)
     if values.get("status") is ScheduleStatus.COMPLETED:
         raise Invalid("status", "a new schedule cannot be completed", "accepted are draft, active and paused")
@@ -264,7 +266,7 @@ def create(
         id=id,
         tenant=tenant,
         key=check_key(key),
-        timing=_anchored(checked, values.get("start_at"), now),
+        timing=checked if is_begun else _anchored(checked, values.get("start_at"), now),
         target=check_target(target, limits),
         calendars=calendars,
         created_by=actor,
@@ -280,12 +282,18 @@ def create(
 
 
 def edit(
-    schedule: Schedule, changes: Mapping[str, Any], now: datetime, actor: str, limits: Limits
+    schedule: Schedule,
+    changes: Mapping[str, Any],
+    now: datetime,
+    actor: str,
+    limits: Limits,
+    *,
+    is_begun: bool = False,
 ) -> Schedule:
     """The schedule with the changes; what is given as it was is no change. A change of when it runs recomputes the
-    next time from now; nothing else does."""
+    next time from now; nothing else does. `is_begun` is as for `create`."""
     _check_living(schedule)
-    values = _changed(schedule, changes, now, limits)
+    values = _changed(schedule, changes, now, limits, is_begun=is_begun)
     if not values:
         return schedule
     status = values.pop("status", None)
@@ -407,13 +415,15 @@ def changes_to(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(earlier, name) for name in (*put_back, "timing", "target")}
 
 
-def _changed(schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits) -> dict[str, Any]:
+def _changed(
+    schedule: Schedule, changes: Mapping[str, Any], now: datetime, limits: Limits, *, is_begun: bool
+) -> dict[str, Any]:
     """The changes in stored form, without those that change nothing."""
     values = _checked({k: v for k, v in changes.items() if k not in ("timing", "target", "key", "calendars")})
     if "timing" in changes:
         checked = check_timing(changes["timing"])
         start = values.get("start_at", schedule.start_at)
-        values["timing"] = _anchored(checked, start, now, schedule.timing)
+        values["timing"] = checked if is_begun else _anchored(checked, start, now, schedule.timing)
         if schedule.missed_run_policy is default_policy(schedule.timing):
             values.setdefault("missed_run_policy", default_policy(checked))
     if "target" in changes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...domain.checks import check_key, check_text, shown
+from ...domain.checks import check_key, check_metadata, check_text, shown
 from ...domain.errors import Invalid
 from ...domain.model import Limits, Schedule, Target, TaskTarget, TemplateTarget, WorkflowTarget
 from ...domain.options import (
@@ -37,7 +37,7 @@ from ...engine.clock import aware
 from ...stores.queries import Cursor
 from ..durations import iso
 from ..redaction import restored
-from .timings import changed_timing, checked_zone, given_time, new_timing
+from .timings import begun, changed_timing, checked_zone, given_time, new_timing
 
 _TIME_CURSOR = re.compile(r"\d{4}-\d\d-\d\dT[^~]+~[0-9a-f-]{36}")
 """A cursor as `cursor_text` writes it."""
@@ -173,21 +173,35 @@ def schedule_changes(old: Schedule, options: Mapping[str, Any], now: datetime) -
 
 
 def declared_schedule(options: Mapping[str, Any], now: datetime) -> tuple[Timing, Target, dict[str, Any]]:
-    return new_schedule(schedule_options(options), now)
+    timing, target, fields = new_schedule(schedule_options(options), now)
+    return begun(timing, options), _with_own_metadata(target, options), fields
 
 
 def declared_changes(old: Schedule, options: Mapping[str, Any]) -> dict[str, Any]:
     """The changes that make a schedule say what a file says: what is left out has its default, except the status."""
     begin = old.timing.dtstart if isinstance(old.timing, RRule) else old.created_at
     timing, target, fields = new_schedule(schedule_options(options), begin, old)
-    was = old.target
-    if not isinstance(target, TemplateTarget) and not isinstance(was, TemplateTarget):
-        own = was.metadata != old.metadata  # a file cannot say it
-        target = replace(target, metadata=was.metadata) if own else target
+    timing, target = begun(timing, options), _with_own_metadata(target, options, old)
     usual = {**definition.DEFAULTS, "missed_run_policy": definition.default_policy(timing)}
     if "status" in fields:
         usual["pause_note"] = None
     return {**usual, **fields, "timing": timing, "target": target}
+
+
+def _with_own_metadata(target: Target, options: Mapping[str, Any], old: Schedule | None = None) -> Target:
+    """The target with the metadata that a file says it has for itself; if it says none, with what it had for itself."""
+    said, was = options.get("target_metadata"), None if old is None else old.target
+    had = None if was is None or isinstance(was, TemplateTarget) else was.metadata
+    if isinstance(target, TemplateTarget):
+        if said is not None:
+            problem = "a schedule that runs a template has none"
+            raise Invalid("target_metadata", problem, "give its parameters as input")
+        return target
+    if said is not None:
+        checked = check_metadata(restored("target_metadata", said, had), "target_metadata")
+        return replace(target, metadata=checked)
+    is_own = old is not None and had is not None and had != old.metadata
+    return replace(target, metadata=had) if is_own else target
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import MAXYEAR, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from ...domain.checks import check_duration, check_text, shown
 from ...domain.errors import Invalid
 from ...domain.model import Schedule
 from ...domain.options import TimingOptions, check_names, options_of
+from ...domain.plan import BEGINS, says_begin, written_time
 from ...domain.recurrence import After, Cron, Interval, Once, RecurrenceRule, RRule, Several, Simple, Timing
 from ...engine.clock import aware
 
@@ -30,6 +31,7 @@ _RULE = re.compile(r"(?i)(RRULE:|FREQ=|DTSTART|RDATE|EXDATE)")
 _SPAN = re.compile(r"([0-9]+(ms|[smhdw])\s*)+")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SHORTEST = timedelta(seconds=1)
+_T = TypeVar("_T", bound=Timing)
 
 
 def new_timing(chosen: Mapping[str, Any], now: datetime) -> tuple[Timing, dict[str, Any]]:
@@ -124,6 +126,34 @@ def checked_zone(value: object) -> str:
     name = check_text("timezone", getattr(value, "key", value))  # a ZoneInfo is as good as its name
     recurrence.check(Cron("@daily", name))
     return name
+
+
+def begun(timing: Timing, said: Mapping[str, Any]) -> Timing:
+    """The timing with where it counts from, if the options of a file say that."""
+    if not isinstance(timing, Several):
+        return _begun(timing, said)
+    for name in BEGINS:
+        if said.get(name) is not None:
+            raise Invalid(name, "it is for one of the timings", f"give it beside its {BEGINS[name]}")
+    common = {"timezone": said.get("timezone")}
+    said_of = [common | each if isinstance(each, dict) else common for each in said["timings"]]
+    counting = [
+        each for part, each in zip(timing.timings, said_of, strict=True) if isinstance(part, Interval | RRule)
+    ]
+    if len({says_begin(each) for each in counting}) > 1:
+        problem = "some say where they count from, and others do not"
+        raise Invalid("timings", problem, "give an anchor with each interval and a dtstart with each rrule")
+    return Several(tuple(_begun(part, each) for part, each in zip(timing.timings, said_of, strict=True)))
+
+
+def _begun(timing: _T, said: Mapping[str, Any]) -> _T:
+    given = {name: said[name] for name in BEGINS if said.get(name) is not None}
+    for name in given:
+        if name not in timing.__struct_fields__:
+            raise Invalid(name, "this timing has no use for it", f"give it beside an {BEGINS[name]}")
+    zone = getattr(timing, "timezone", said.get("timezone")) or "UTC"
+    times = {name: given_time(name, written_time(name, at), checked_zone(zone)) for name, at in given.items()}
+    return replace(timing, **times)
 
 
 def _simple(name: str, value: Any, zone: str | None, begin: datetime) -> Simple:
