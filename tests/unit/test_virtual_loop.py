@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.domain.task import Defaults
+from rota.engine import commands
+from rota.engine.commands import Claim
 from rota.testing import (
     Deadlock,
     LoopClock,
@@ -291,6 +294,35 @@ class TestDeadlock:
         with pytest.raises(Deadlock):
             run(main())
         assert seen == ["cleaned up"]
+
+    @pytest.mark.parametrize("ttl", [None, HOUR], ids=["", "expiring"])
+    @pytest.mark.parametrize("kind", ["memory", "sqlite", "folder"])
+    def test_a_queue_that_was_given_no_clock_waits_no_longer(
+        self, kind: str, ttl: timedelta | None, tmp_path: Path
+    ) -> None:
+        """Its clock is that of the machine, which virtual time does not move."""
+        address = ADDRESSES[kind](tmp_path) if kind in ADDRESSES else "memory:"
+
+        async def main() -> None:
+            async with rota.connect(address) as queue:
+                await queue.wait((await queue.submit("report", ttl=ttl)).id)
+
+        with pytest.raises(Deadlock, match="is there a worker for report"):
+            run(main())
+
+    def test_to_wait_for_a_running_task_that_nobody_ends(self) -> None:
+        ask = Claim(
+            worker_id="gone", lease_id="l", lease=timedelta(days=1), limit=1, kinds={"report": Defaults()}
+        )
+
+        async def main() -> None:
+            async with rota.connect("memory:") as queue:
+                await queue.submit("report")
+                assert (await queue.store.transact(commands.claim_tasks(ask))).tasks
+                await queue.drain_queue("default")
+
+        with pytest.raises(Deadlock, match="that_nobody_ends"):
+            run(main())
 
     @pytest.mark.parametrize("kind", ["memory", "sqlite", "folder"])
     def test_to_wait_for_a_task_that_nobody_runs_says_for_which(self, kind: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from uuid_utils import uuid7
 
 from ..domain.model import aware as aware
 from ..stores.base import Clock as Clock
+from ..stores.base import VirtualTime
 
 
 class SystemClock:
@@ -77,6 +78,12 @@ class JumpDetector:
         jump = (wall - self._wall) - timedelta(seconds=steady - self._steady)
         self._wall, self._steady = wall, steady
         return jump if abs(jump) > self._tolerance else timedelta(0)
+
+
+def is_virtual() -> bool:
+    """Whether the running event loop has its own time, whatever clock is used on it. There no hint is late, and to look
+    again and again would hide that nothing can happen any more."""
+    return isinstance(asyncio.get_running_loop(), VirtualTime)
 
 
 async def sleep(delay: timedelta) -> None:

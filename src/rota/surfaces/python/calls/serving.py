@@ -15,7 +15,7 @@ from ....domain.options import Duration
 from ....domain.serving import Waiting
 from ....engine import commands, queries
 from ....engine.app import App
-from ....engine.clock import SystemClock, sleep
+from ....engine.clock import is_virtual, sleep
 from ....engine.limits import plan_anew
 from ....engine.queries import serving
 from ....engine.queries.serving import QueueUse
@@ -107,8 +107,8 @@ class ServingCalls(Calls):
             await self._set_limits(limits, are_declared=True)
 
     def _patience(self) -> float | None:
-        """Seconds until it is looked again: in virtual time no hint is late."""
-        return LOOK_AGAIN.total_seconds() if isinstance(self.clock, SystemClock) else None
+        """Seconds until it is looked again."""
+        return None if is_virtual() else LOOK_AGAIN.total_seconds()
 
     async def _number_running(self, queue: str) -> int:
         return await self.store.read(

@@ -18,7 +18,7 @@ from ....domain.model import LIVE, Change, Task, TaskStatus
 from ....domain.options import Duration, SubmitManyOptions, SubmitOptions, TaskFilters
 from ....domain.task import Submission
 from ....engine import commands, queries
-from ....engine.clock import SystemClock, sleep
+from ....engine.clock import SystemClock, is_virtual, sleep
 from ....engine.observe import tracing
 from ....stores.base import Store
 from ....stores.queries import Cursor
@@ -256,13 +256,13 @@ class TaskCalls(Calls):
             raise TimeoutError(problem) from None
 
     def _until_looked_again(self, task: Task, now: datetime) -> float | None:
-        """Seconds: a change is hinted, but an expiry comes about without one. In virtual time no hint is late, and to
-        look again and again would hide that nothing can happen any more."""
-        longest = LOOK_AGAIN if isinstance(self.clock, SystemClock) else None
-        if task.expires_at is None or task.status is not TaskStatus.PENDING:
-            return None if longest is None else longest.total_seconds()
-        left = task.expires_at - now
-        return max(0.0, (left if longest is None else min(longest, left)).total_seconds())
+        """Seconds: a change is hinted, but an expiry comes about without one. The time of the machine does not come to
+        an expiry because virtual time passes."""
+        expires_at = task.expires_at if task.status is TaskStatus.PENDING else None
+        if is_virtual() and (expires_at is None or isinstance(self.clock, SystemClock)):
+            return None
+        left = LOOK_AGAIN if expires_at is None else expires_at - now
+        return max(0.0, (left if is_virtual() else min(LOOK_AGAIN, left)).total_seconds())
 
     async def _submit(self, asked: Submission, connection: object) -> Task:
         return (await self._submit_all([asked], connection))[0]
