@@ -13,10 +13,16 @@ from msgspec.structs import replace
 
 import rota
 from rota import RunReason, RunStatus, TaskStatus
+from rota.engine.node import Node
 from rota.engine.observe.telemetry import ClockSetBack
 from rota.engine.queries.health import check_health
-from rota.engine.roles.scheduler import Scheduler
-from worlds import EVERY_STORE, HOUR, MINUTE, SECOND, START, STORES, THOROUGH, World
+from rota.engine.roles.jumps_and_blocks import JumpWatch
+from rota.engine.roles.set_back import SetBack
+from simulation.faults import Fault, FaultyStore
+from worlds import DAY, EVERY_STORE, HOUR, MINUTE, SECOND, START, STORES, THOROUGH, World
+
+ALONE = {"scheduler": False, "janitor": False}
+"""Of a worker: all that `rota worker` runs."""
 
 
 def handle(world: World) -> list[str]:
@@ -248,11 +254,94 @@ async def test_the_doctor_names_records_from_the_future(world: World) -> None:
     assert named >= {task.id, (await world.queue.get_schedule("s")).id}
 
 
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen", "before the start"])
+async def test_a_worker_alone_brings_tasks_and_leases_back(world: World, is_seen: bool) -> None:
+    ran = handle(world)
+    world.jumps_looked_for = SECOND
+
+    @world.app.task("dies")
+    async def dies(context: rota.Context) -> None:
+        ran.append(context.task.id)
+        if context.attempt == 1:
+            await asyncio.sleep(DAY.total_seconds())
+
+    ahead(world)
+    died = await world.queue.submit("dies")
+    running = asyncio.create_task(world.worker(**ALONE).run(handle_signals=False))
+    await asyncio.sleep(1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await world.queue.pause_queue("default")
+    submitted = await world.queue.submit("work")
+    if not is_seen:
+        back(world)
+    async with world.running(lease=30, **ALONE):
+        await asyncio.sleep(1)
+        if is_seen:
+            back(world)
+        await world.queue.resume_queue("default")
+        await asyncio.sleep(60)
+    assert sorted(ran) == sorted([died.id, submitted.id, died.id])
+
+
+async def test_one_pass_of_a_worker_alone_brings_tasks_back(world: World) -> None:
+    ran = handle(world)
+    ahead(world)
+    task = await world.queue.submit("work")
+    worker = world.worker(**ALONE)
+    back(world)
+    await worker.run_once()
+    worker.tasks.close()
+    assert ran == [task.id]
+
+
+@pytest.mark.parametrize("roles", [{"janitor": False}, {"scheduler": False}], ids=["scheduler", "janitor"])
+async def test_a_scheduler_alone_and_a_janitor_alone_bring_back_everything(
+    world: World, roles: dict[str, Any]
+) -> None:
+    handle(world)
+    ahead(world)
+    await world.schedule(cron="* * * * *")
+    task = await world.queue.submit("work")
+    back(world)
+    node = Node(world.queue, observers=[world.signals.append], **roles)
+    running = asyncio.create_task(node.run(handle_signals=False))
+    await asyncio.sleep(1)
+    node.stop()
+    await running
+    assert (await world.queue.get(task.id)).available_at <= world.clock.now()
+    assert (await world.queue.get_schedule("s")).next_run_at == START + MINUTE
+    assert [signal for signal in world.signals if isinstance(signal, ClockSetBack)] == [ClockSetBack(1, 1)]
+
+
+async def test_the_clock_of_the_store_may_be_set_back_alone(world: World) -> None:
+    jumps: list[timedelta] = []
+    watch = JumpWatch(world.clock, world.signals.append, jumps.append)
+    for seconds in (3600, 3601, 3600, 0, 1):
+        watch.look(START + seconds * SECOND)
+        watch.look(None)
+    assert jumps == [-HOUR]
+    assert world.signals == [], "that of this machine did not jump"
+
+
+async def test_what_could_not_be_brought_back_is_tried_again(world: World) -> None:
+    ahead(world)
+    task = await world.queue.submit("work")
+    back(world)
+    failing: Any = FaultyStore(world.store, {1: Fault.BEFORE}.get)
+    set_back = SetBack(failing, world.signals.append)
+    set_back.stepped_back()
+    with pytest.raises(rota.Unavailable):
+        await set_back.run_once()
+    await set_back.run_once()
+    assert (await world.queue.get(task.id)).available_at <= world.clock.now()
+
+
 async def test_nothing_is_planned_anew_without_need(world: World) -> None:
     await world.schedule(cron="0 * * * *")
     before = await world.queue.get_schedule("s")
-    scheduler = Scheduler(world.store, world.signals.append)
-    scheduler.jumped = True
-    await scheduler.run_once()
+    set_back = SetBack(world.store, world.signals.append)
+    set_back.stepped_back()
+    await set_back.run_once()
     assert await world.queue.get_schedule("s") == before
     assert world.signals == []

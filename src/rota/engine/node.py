@@ -40,6 +40,7 @@ from .roles.leases import LEASE, QueueLike
 from .roles.notices import Notices
 from .roles.pings import Pings
 from .roles.scheduler import Scheduler
+from .roles.set_back import SetBack
 from .roles.worker import TaskWorker, call_hooks, run_hooks
 from .runtimes.runtimes import Runtimes
 
@@ -85,7 +86,7 @@ class Node:
         **outward: Unpack[OutwardOptions],
     ) -> None:
         self.queue = queue
-        self.node_id = node_id or worker_name()
+        self.node_id = node_id or f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
         self._patience = check_duration("shutdown_timeout", shutdown_timeout)
         self._patient_until = 0.0
         observers = tuple(observers)
@@ -97,6 +98,7 @@ class Node:
         if not in_real_time:  # virtual days have many seconds; no laptop sleeps in them
             self.jump_watch.every = self._heartbeat_every = timedelta(hours=1)
         self.heartbeat = Heartbeat(queue.store, self._described)
+        self.set_back = SetBack(queue.store, self.observe)
         look = self.jump_watch.look
         self.scheduler: Scheduler | None = None
         self.janitor: Janitor | None = None
@@ -200,6 +202,8 @@ class Node:
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""
         delays: list[timedelta | None] = []
+        self.jump_watch.look(None)
+        await self.set_back.run_once()
         if self.scheduler is not None:
             delays.append(await self.scheduler.run_once())
         if self.janitor is not None and self.forgetter is not None:
@@ -233,6 +237,7 @@ class Node:
     def _roles(self) -> Iterator[tuple[str, Loop, Hints, asyncio.Event | None]]:
         no_hints = NoHints()
         yield "jump watch", self.jump_watch, no_hints, None
+        yield "set back", self.set_back, no_hints, self.set_back.wake
         if self.scheduler is not None:
             planned = HintsOf(self.queue.store, Schedule, Tenant)
             yield "scheduler", self.scheduler, MergedHints(planned), self._tick_now
@@ -254,9 +259,7 @@ class Node:
         def failed(error: BaseException, again_in: timedelta) -> None:
             is_outage = isinstance(error, Unavailable) and not error.is_busy and role is not self.forgetter
             if self.janitor is not None and is_outage:
-                self.janitor.saw_outage = (
-                    True  # whichever role met it; a part of an archive may be away by itself
-                )
+                self.janitor.saw_outage = True  # by any role; a part of an archive may be away by itself
             self.observe(LoopFailed(name, error, again_in))
 
         await keep_running(
@@ -272,7 +275,9 @@ class Node:
     def _longest_rest(self) -> timedelta:
         return Backoff.LONGEST
 
-    def _jumped(self) -> None:
+    def _jumped(self, by: timedelta) -> None:
+        if by < timedelta(0):
+            self.set_back.stepped_back()
         if self.scheduler is not None:
             self.scheduler.jumped = True
         if self.janitor is not None:
@@ -528,8 +533,8 @@ class Worker(Node):
             await wait_for_any(waking, at_most=min(delay, LOOK_AGAIN))  # someone may ask for a cancel
             waking.cancel()
 
-    def _jumped(self) -> None:
-        super()._jumped()
+    def _jumped(self, by: timedelta) -> None:
+        super()._jumped(by)
         self.tasks.renew_soon()
 
 
@@ -569,11 +574,6 @@ def _checked_queues(queues: object) -> list[str] | None:
     if isinstance(queues, str) or not isinstance(queues, Iterable):
         raise Invalid("queues", f"{queues!r:.60} is not a list", "give a list of names, such as ['default']")
     return [check_queue(name, "queues") for name in queues]
-
-
-def worker_name() -> str:
-    """host:pid:six random characters; unique, and it says where to look."""
-    return f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
 
 
 @contextmanager

@@ -7,34 +7,42 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ..clock import Clock, JumpDetector, SystemClock
 from ..observe.telemetry import ClockJumped, LoopBlocked, Observer
 
 EVERY = timedelta(seconds=1)
+NO_STEP = timedelta(seconds=2)
+LookForJumps = Callable[[datetime | None], None]
 
 
 class JumpWatch:
     """A role: looks once a second whether the wall clock moved on its own. Timers cannot: they follow the other one."""
 
-    def __init__(self, clock: Clock, observe: Observer, on_jump: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, observe: Observer, on_jump: Callable[[timedelta], None]) -> None:
         self.every = EVERY
         self._detector = JumpDetector(clock)
         self._observe = observe
         self._on_jump = on_jump
+        self._answered_at: datetime | None = None
 
     async def run_once(self) -> timedelta:
-        self.look()
+        self.look(None)
         return self.every
 
-    def look(self) -> None:
+    def look(self, answered_at: datetime | None) -> None:
         """A role that is about to compare times with the clock calls it, too, since it cannot wait for the next
-        round."""
+        round. `answered_at` is as of when the store answered it: its clock may be another, and be set back."""
         jump = self._detector.observe()
+        before, self._answered_at = self._answered_at, answered_at or self._answered_at
         if jump:
             self._observe(ClockJumped(jump))
-            self._on_jump()
+        elif answered_at and before and answered_at < before - NO_STEP:
+            jump = answered_at - before
+        if jump:
+            self._answered_at = None
+            self._on_jump(jump)
 
 
 class BlockWatch:

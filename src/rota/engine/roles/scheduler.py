@@ -6,33 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, TypeVar
 
 from ...domain.model import Run
-from ...stores.base import CommitOptions, Store, Work
+from ...stores.base import CommitOptions, Store
 from ..clock import sleep
-from ..commands import (
-    Tick,
-    bring_back_leases,
-    bring_back_tasks,
-    fire_due,
-    is_anything_due,
-    lies_anything_ahead,
-    refresh_zones,
-    replan_schedules,
-)
+from ..commands import Tick, fire_due, is_anything_due, refresh_zones
 from ..loops import Backoff
-from ..observe.telemetry import ClockSetBack, Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
+from ..observe.telemetry import Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
+from .jumps_and_blocks import LookForJumps
 
 BATCH = 500
 ROWS_PER_CALL = 5_000
-NO_STEP = timedelta(seconds=2)
 LOOK_AGAIN = timedelta(seconds=30)
 LOCKED_AT_MOST = timedelta(seconds=1)
 """Schedules that someone else holds are most likely being fired by them: look again soon, and less and less often."""
 NOW = timedelta(0)
-C = TypeVar("C")
-"""Where a page begins."""
 
 
 class Scheduler:
@@ -48,7 +36,7 @@ class Scheduler:
         store: Store,
         observe: Observer,
         *,
-        look_for_jumps: Callable[[], None] = lambda: None,
+        look_for_jumps: LookForJumps = lambda _: None,
         early: timedelta = NOW,
     ) -> None:
         self.jumped = False
@@ -58,22 +46,19 @@ class Scheduler:
         self._observe = observe
         self._early = early
         self._locked = Backoff(Random(), LOCKED_AT_MOST)
-        self._is_prepared = False
-        self._seen_at: datetime | None = None
+        self._has_zones = False
         self.rows_written = 0
         self._next_at: datetime | None = None
         self._is_behind = False
 
     async def run_once(self) -> timedelta:
         """One tick. At once again if it fired anything; else when the next schedule is due."""
-        if not self._is_prepared:
-            await self._prepare()
+        if not self._has_zones:
+            await self._refresh_zones()
         await self._until_due()
-        self._look_for_jumps()  # a hint may come before the next look of whoever watches the clock
-        if self.jumped:
-            await self._bring_back()
+        self._look_for_jumps(None)  # a hint may come before the next look of whoever watches the clock
         tick = await self._tick_and_claim()
-        await self._compare(tick.at)
+        self._look_for_jumps(tick.at)
         if not tick.is_locked:
             self._locked.reset()
         self._is_behind = tick.is_more_due
@@ -115,7 +100,7 @@ class Scheduler:
     async def tick(self) -> tuple[list[Run], bool]:
         """Fire what is due now, up to about `ROWS_PER_CALL` rows; and whether more is."""
         runs: list[Run] = []
-        await self._prepare()
+        await self._refresh_zones()
         while True:
             tick = await self._store.transact(fire_due(BATCH, jumped=self.jumped))
             self._report(tick)
@@ -125,46 +110,14 @@ class Scheduler:
             if len(runs) >= ROWS_PER_CALL:
                 return runs, await self._store.read(is_anything_due())
 
-    async def _prepare(self) -> None:
-        """Look after what may have changed before the start: other zone data than before, a clock that was set back
-        meanwhile."""
-        await self._refresh_zones()
-        if await self._store.read(lies_anything_ahead(BATCH)):
-            await self._bring_back()
-        self._is_prepared = True
-
-    async def _compare(self, at: datetime) -> None:
-        """The store's clock may be another than the one that is watched here."""
-        seen, self._seen_at = self._seen_at, at
-        if seen is not None and at < seen - NO_STEP:
-            await self._bring_back()
-
-    async def _bring_back(self) -> None:
-        """Bring back all that was written by a clock that was ahead, page by page."""
-        schedules = await self._changed_in_pages(replan_schedules)
-        tasks = await self._changed_in_pages(bring_back_tasks)
-        tasks += len(await self._store.transact(bring_back_leases()))
-        if schedules or tasks:
-            self._observe(ClockSetBack(schedules, tasks))
-
-    async def _changed_in_pages(
-        self, change: Callable[[C | None, int], Work[tuple[C | None, list[Any]]]]
-    ) -> int:
-        """How many records were changed, from the first page to the last."""
-        page: C | None = None
-        number = 0
-        while True:
-            page, changed = await self._store.transact(change(page, BATCH))
-            number += len(changed)
-            if page is None:
-                return number
-
     async def _refresh_zones(self) -> None:
+        """Since the last start, the zone data may have changed."""
         seen = BATCH
         while seen == BATCH:
             seen, moved = await self._store.transact(refresh_zones(BATCH))
             for schedule in moved:
                 self._observe(ZonesRefreshed(schedule))
+        self._has_zones = True
 
     def _report(self, tick: Tick) -> None:
         self.rows_written += len(tick.runs)

@@ -34,6 +34,7 @@ from ....engine.observe.telemetry import Observer
 from ....engine.queries import Occurrence, OrderedSchedules, ScheduleOrder
 from ....engine.queries.overview import Hour, Overview, last_hours, overview
 from ....engine.roles.scheduler import Scheduler
+from ....engine.roles.set_back import SetBack
 from ....stores.queries import (
     NEVER,
     Cursor,
@@ -344,6 +345,7 @@ class ScheduleCalls(Calls):
     async def run_due(self, *, observe: Observer = log_observation) -> DueRuns:
         """One tick, for those who bring their own cron: fire what is due; the rows it wrote. A call writes a few
         thousand at most: if `is_more_due` is set in what it returns, call it again."""
+        await SetBack(self.store, observe).run_once()
         runs, is_more_due = await Scheduler(self.store, observe).tick()
         return DueRuns((run for run in runs if run.tenant == self.tenant), is_more_due=is_more_due)
 
