@@ -4,8 +4,8 @@ later."""
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
-from itertools import product
+from datetime import datetime, timedelta
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -155,6 +155,73 @@ async def test_tasks_submitted_meanwhile_run_at_once(world: World) -> None:
     assert ran == [task.id]
     assert [line.detail for line in found.history][1] == "the clock was set back: it counts from now"
     assert (await world.queue.get(later.id)).available_at == later.available_at, "that time was asked for"
+
+
+LIMITS: dict[str, dict[str, Any]] = {
+    "rate of the kind": {"kind": {"rate": "1/s"}},
+    "rate of the queue": {"queue": {"rate": "1/s"}},
+    "both rates": {"kind": {"rate": "1/s"}, "queue": {"rate": "2/s"}},
+    "rate and concurrency": {"kind": {"rate": "1/s", "concurrency": 2}},
+    "rate before a line": {"kind": {"rate": "1/s"}, "queue": {"concurrency": 1}},
+    "concurrency": {"kind": {"concurrency": 1}},
+}
+
+
+async def limit(world: World, limits: dict[str, Any]) -> None:
+    if "kind" in limits:
+        await world.queue.limit_kind("work", **limits["kind"])
+    if "queue" in limits:
+        await world.queue.limit_queue("default", **limits["queue"])
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+async def test_limited_tasks_ask_for_other_moments(world: World, limits: str) -> None:
+    ran: list[str] = []
+    times: list[datetime] = []
+
+    @world.app.task("work")
+    async def work(context: rota.Context) -> None:
+        ran.append(context.task.id)
+        times.append(world.clock.now())
+        await asyncio.sleep(0.1)
+
+    await limit(world, LIMITS[limits])
+    ahead(world)
+    tasks = [await world.queue.submit("work") for _ in range(3)]
+    async with world.running():
+        await asyncio.sleep(1.5)  # some begin; others have moments, or wait in a line
+    tasks += [await world.queue.submit("work") for _ in range(7)]
+    later = await world.queue.submit("work", schedule_at=world.clock.now() + MINUTE)
+    back(world)
+    stepped = len(ran)
+    async with world.running():
+        new = [await world.queue.submit("work") for _ in range(3)]
+        await asyncio.sleep(30)
+        assert [id for id in ran if id not in {task.id for task in new}] == [task.id for task in tasks]
+        assert {task.id for task in new} <= set(ran)
+        assert (await world.queue.get(later.id)).available_at == later.available_at
+    apart = [after - before for before, after in pairwise(times[stepped:])]
+    assert min(apart) >= SECOND or limits == "concurrency"
+
+
+@pytest.mark.parametrize("rate", ["100/s", "2/s", None])
+async def test_a_limit_may_be_changed_after_a_step_back(world: World, rate: str | None) -> None:
+    ran = handle(world)
+    await world.queue.limit_kind("work", rate="1/s")
+    ahead(world)
+    tasks = [await world.queue.submit("work") for _ in range(10)]
+    async with world.running():
+        await asyncio.sleep(2)
+        await world.queue.limit_kind("work", rate="50/m")
+    back(world)
+    if rate is None:
+        await world.queue.limit_kind("work")
+    else:
+        await world.queue.limit_kind("work", rate=rate)
+    tasks += [await world.queue.submit("work") for _ in range(3)]
+    async with world.running():
+        await asyncio.sleep(30)
+    assert sorted(ran) == sorted(task.id for task in tasks)
 
 
 async def test_a_retry_waits_as_long_as_it_was_to_wait(world: World) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from records import gate, task
 from rota.domain import gate as rules
 from rota.domain.errors import Invalid
-from rota.domain.model import Gate, Limit, Limits, Task
+from rota.domain.model import Gate, Limit, Limits, Moving, Task
 from stores import START
 
 SECOND = timedelta(seconds=1)
@@ -96,6 +96,17 @@ def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
     assert rules.ask(asking(), given, START)[0].available_at == START
     left = rules.leave(asking(passed=1), given, START)
     assert rules.ask(asking(), left, START)[0].available_at == START
+    for changed in (
+        rules.with_limit(given, Limit(rate="2/h"), START),
+        rules.with_limit(given, Limit(rate="1/d"), START),
+        rules.with_limit(given, Limit(rate="1/h", concurrency=1), START),
+        rules.recounted(given, START),
+    ):
+        assert (changed.updated_at, changed.next_at, changed.others_at) == (START, None, None)
+        while_moving = replace(changed, moving=None)
+        assert rules.ask(asking(), while_moving, START)[0].available_at == START
+    moving = replace(given, moving=Moving(after=ahead, to=ahead), others_at=ahead)
+    assert rules.with_moving(moving, START).moving is None
 
 
 @given(

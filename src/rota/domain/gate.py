@@ -256,13 +256,24 @@ def _in_line(task: Task, gate: Gate, now: datetime, *, had_moment: bool) -> tupl
     return waits, gate if gate.has_line else _changed(gate, now, has_line=True)
 
 
+def brought_back(gate: Gate, now: datetime) -> Gate:
+    """After the clock was set back: moments that were given while it was ahead are none to wait for."""
+    if not is_from_the_future(gate.updated_at, now):
+        return gate
+    return replace(
+        gate,
+        next_at=None,
+        open_at=None,
+        others_at=None,
+        unused=0,
+        unused_at=None,
+        moving=None,
+        updated_at=now,
+    )
+
+
 def _changed(gate: Gate, now: datetime, **values: int) -> Gate:
-    """The next moment that a clock gave which was ahead is none to wait for."""
-    if is_from_the_future(gate.updated_at, now):
-        gate = replace(
-            gate, next_at=None, open_at=None, others_at=None, unused=0, unused_at=None, moving=None
-        )
-    return replace(gate, updated_at=now, **values)
+    return replace(brought_back(gate, now), updated_at=now, **values)
 
 
 def _spacing(rate: str) -> tuple[timedelta, timedelta]:
@@ -289,6 +300,7 @@ def with_limit(gate: Gate, limit: Limit, now: datetime) -> Gate:
     """The gate under another limit. Tasks keep the moments that they have while the rate is the same."""
     if gate.limit == limit:
         return gate
+    gate = brought_back(gate, now)
     if gate.limit.rate != limit.rate:
         gate = _planned_anew(gate, limit.rate, now)
     return replace(gate, limit=limit, updated_at=now)
@@ -336,6 +348,7 @@ def leave(task: Task, gate: Gate, now: datetime) -> Gate:
 def with_moving(gate: Gate, now: datetime) -> Gate:
     """The gate, with tasks that are to move up if that is worth it: if the unused moments make up a tenth of the
     planned time, and at least a second. So a task that leaves makes ten others move at most."""
+    gate = brought_back(gate, now)
     if gate.moving is not None or not gate.unused or gate.limit.rate is None:
         return gate
     apart, first, next_at = _spacing(gate.limit.rate)[0], gate.unused_at, gate.next_at
@@ -350,6 +363,7 @@ def with_moving(gate: Gate, now: datetime) -> Gate:
 def recounted(gate: Gate, now: datetime) -> Gate:
     """The gate after another was put behind it: tasks that have its moments may have to wait there. So they do not keep
     others from starting."""
+    gate = brought_back(gate, now)
     if gate.moving is not None or gate.limit.rate is None:
         return gate
     return replace(gate, moving=Moving(after=now), updated_at=now)

@@ -383,8 +383,9 @@ def archive(task: Task, now: datetime, actor: str) -> Task:
 
 def brought_back(task: Task, now: datetime, wakes_at: datetime | None = None) -> Task:
     """After the clock was set back: what was written while it was ahead counts from now. A task that waits becomes
-    ready as long after now as it was to wait; one that was submitted for a later time keeps that time. A workflow that
-    is parked goes on at `wakes_at`, if that is sooner. A lease lasts as long as it was given for."""
+    ready as long after now as it was to wait; one that was submitted for a later time keeps that time, and one that a
+    rate has given a moment asks for another. A workflow that is parked goes on at `wakes_at`, if that is sooner.
+    A lease lasts as long as it was given for."""
     change = _change(task, now, task.status, "scheduler", ChangeType.CLOCK_SET_BACK)
     if task.status is TaskStatus.RUNNING and task.lease_expires_at is not None:
         lease = max(task.lease_expires_at - task.updated_at, timedelta(0))
@@ -392,6 +393,8 @@ def brought_back(task: Task, now: datetime, wakes_at: datetime | None = None) ->
     if task.waits_for:
         is_sooner = wakes_at is not None and wakes_at < task.available_at
         return _moved(task, change, available_at=wakes_at) if is_sooner else task
+    if task.slot_until is not None:
+        return _moved(task, change, available_at=now, slot_until=now - timedelta.resolution)
     is_for_later = len(task.history) == 1 and task.created_at < task.available_at
     if task.status is not TaskStatus.PENDING or is_for_later:
         return task

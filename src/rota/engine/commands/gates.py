@@ -104,7 +104,9 @@ class Gates:
     async def moving(cls, tx: Tx, ids: Collection[str]) -> Gates:
         """Gates of which tasks get other moments."""
         stored = await tx.get_many(Gate, ids, lock=True)
-        return cls(stored, {}, tx.now, planned=await _planned(tx, stored))
+        gates = cls(stored, {}, tx.now, planned=await _planned(tx, stored))
+        gates._now = {id: gate.brought_back(each, tx.now) for id, each in stored.items()}
+        return gates
 
     @classmethod
     async def after_change(
