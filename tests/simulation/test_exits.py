@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
 
+import msgspec
 import pytest
 
 import rota
@@ -320,6 +322,154 @@ async def test_an_exception_that_cannot_be_looked_at_fails_its_task(
         assert task.error.traceback, kind
 
 
+class Provided:
+    """What a factory makes."""
+
+
+def workflow_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    @app.workflow(kind, max_retries=0)
+    async def flow(ctx: rota.Workflow) -> None:
+        raise problem
+
+
+def branch_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    @app.workflow(kind, max_retries=0)
+    async def flow(ctx: rota.Workflow) -> None:
+        await asyncio.gather(direct(problem)(), ctx.sleep(1))
+
+
+def step_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    @app.workflow(kind, max_retries=0)
+    async def flow(ctx: rota.Workflow) -> None:
+        await ctx.step(direct(problem), retries=0)
+
+
+def step_in_thread_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    @app.workflow(kind, max_retries=0)
+    async def flow(ctx: rota.Workflow) -> None:
+        await ctx.step(in_thread(problem), retries=0)
+
+
+def input_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    class Input(msgspec.Struct):
+        number: int = 0
+
+        def __post_init__(self) -> None:
+            raise problem
+
+    async def flow(ctx: rota.Workflow, input: Input) -> None: ...
+
+    flow.__annotations__["input"] = Input
+    app.workflow(kind, max_retries=0)(flow)
+
+
+def factory_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    provide(app, kind, in_thread(problem))
+
+
+def factory_of_worker_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    provide(app, kind, in_thread(problem), per="worker")
+
+
+def factory_starts_what_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    provide(app, kind, gathered(problem))
+
+
+def end_raises(app: rota.App, kind: str, problem: BaseException) -> None:
+    @asynccontextmanager
+    async def factory() -> AsyncIterator[Provided]:
+        yield Provided()
+        raise problem
+
+    provide(app, kind, factory)
+
+
+def provide(
+    app: rota.App, kind: str, factory: Callable[[], Any], *, per: Literal["worker", "task"] = "task"
+) -> None:
+    """The workflow takes what this factory makes."""
+    made = type("Made", (Provided,), {})
+
+    async def flow(ctx: rota.Workflow, provided: Provided) -> None: ...
+
+    flow.__annotations__["provided"] = made
+    app.provide(made, factory, per=per)
+    app.workflow(kind, max_retries=0)(flow)
+
+
+IN_WORKFLOWS = [
+    workflow_raises,
+    branch_raises,
+    step_raises,
+    step_in_thread_raises,
+    input_raises,
+    factory_raises,
+    factory_of_worker_raises,
+    factory_starts_what_raises,
+    end_raises,
+]
+
+
+@on_any_store
+@pytest.mark.parametrize("place", IN_WORKFLOWS)
+async def test_no_exception_of_a_workflow_gets_past_the_runner(
+    world: World, place: Callable[[rota.App, str, BaseException], None]
+) -> None:
+    for number, problem in enumerate((*problems(), *hostile())):
+        place(world.app, f"{number}-{name_of(problem)}", problem)
+    for kind, task in (await run(world)).items():
+        assert (task.status, task.attempt) == (TaskStatus.FAILED, 1), kind
+        assert task.error is not None, kind
+        assert task.error.type, kind
+
+
+@on_any_store
+async def test_no_result_of_a_workflow_gets_past_the_runner(world: World) -> None:
+    for number, output in enumerate(outputs()):
+        world.app.workflow(f"flow-{number}", max_retries=0)(returned_by_workflow(output))
+        world.app.workflow(f"step-{number}", max_retries=0)(returned_by_step(output))
+    for kind, task in (await run(world)).items():
+        assert (task.status, task.attempt) == (TaskStatus.FAILED, 1), (kind, task.output)
+
+
+async def test_a_workflow_that_has_changed_may_end_in_anything(world: World) -> None:
+    """What it raises is told with the change."""
+    ends = iter(hostile())
+    has_slept: list[bool] = []
+
+    @world.app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> None:
+        if not has_slept:
+            has_slept.append(True)
+            await ctx.sleep(60)
+        raise next(ends, ValueError("the last"))
+
+    task = await world.queue.submit("flow")
+    async with world.running():
+        await asyncio.sleep(60 * (len(list(hostile())) + 2))
+    assert (await world.queue.get(task.id)).status is TaskStatus.PENDING
+    assert next(ends, None) is None, "each was met"
+
+
+@pytest.mark.parametrize("number", range(len(list(hostile()))))
+async def test_what_is_provided_may_be_closed_with_any_exception(world: World, number: int) -> None:
+    problem = list(hostile())[number]
+
+    @asynccontextmanager
+    async def factory() -> AsyncIterator[Provided]:
+        yield Provided()
+        raise problem
+
+    async def handler(provided: Provided) -> str:
+        return "fine"
+
+    world.app.provide(Provided, factory)
+    world.app.task("good")(handler)
+    done = await run(world)
+    assert done["good"].output == "fine"
+    assert [signal.hook for signal in world.signals if isinstance(signal, HookFailed)] == ["provide"]
+
+
 def left_behind(problem: BaseException) -> Any:
     async def handler() -> None:
         asyncio.get_running_loop().call_soon(in_thread(problem))
@@ -397,6 +547,20 @@ async def test_an_observer_that_exits_harms_nobody(world: World) -> None:
     await worker.run_once()
     assert (await world.queue.get(task.id)).output == "fine"
     worker.tasks.close()
+
+
+def returned_by_workflow(output: Any) -> Any:
+    async def flow(ctx: rota.Workflow) -> Any:
+        return output
+
+    return flow
+
+
+def returned_by_step(output: Any) -> Any:
+    async def flow(ctx: rota.Workflow) -> Any:
+        await ctx.step(returning(output, is_async=True), retries=0)
+
+    return flow
 
 
 def returning(output: Any, *, is_async: bool) -> Any:

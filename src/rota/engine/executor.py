@@ -397,6 +397,7 @@ class Execution:
     async def _ending(self, context: Context, threads: Threads) -> Ending:
         """The result of the handler, or its error, as a value: asyncio lets SystemExit and KeyboardInterrupt of a task
         out of the event loop."""
+        entering_handler()
         try:
             if self.handler.signature.asks_for:
                 ending: Ending = await self._called_with_resources(context, threads), None
@@ -426,7 +427,6 @@ class Execution:
 
     async def _called_with(self, made: Mapping[str, Any], context: Context, threads: Threads) -> Any:
         args, kwargs = self.handler.signature.arguments(_copy(self.task.input), context, made)
-        entering_handler()
         if self.handler.is_async:
             return await self.handler.function(*args, **kwargs)
         run = contextvars.copy_context().run

@@ -26,7 +26,7 @@ from .app import HOOKS, App, Hook
 from .clock import SystemClock, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
-from .guard import guarded_loop
+from .guard import guarded_loop, is_a
 from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, HintsOf, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_observation
@@ -41,7 +41,7 @@ from .roles.notices import Notices
 from .roles.pings import Pings
 from .roles.scheduler import Scheduler
 from .roles.set_back import SetBack
-from .roles.worker import TaskWorker, call_hooks, run_hooks
+from .roles.worker import TaskWorker, call_hooks, is_cancelled, run_hooks
 from .runtimes.runtimes import Runtimes
 
 SHUTDOWN = timedelta(seconds=30)
@@ -390,7 +390,9 @@ class Worker(Node):
         """One that cannot be closed harms nobody."""
         try:
             await self.tasks.resources.close()
-        except Exception as error:
+        except BaseException as error:
+            if is_a(error, asyncio.CancelledError) and is_cancelled():
+                raise
             self.observe(HookFailed("provide", error))
 
     async def _until_idle(self) -> timedelta:

@@ -96,12 +96,12 @@ class Resources:
         kept = self._kept.get(cls)
         if kept is None:
             kept = self._kept[cls] = _Kept(lambda stack: self._make(self._provided[cls], None, stack, {}))
-        try:
-            return await asyncio.shield(kept.value)
-        except BaseException:
-            if kept.value.done() and self._kept.get(cls) is kept:
+        made, problem = await asyncio.shield(kept.value)
+        if problem is not None:
+            if self._kept.get(cls) is kept:
                 del self._kept[cls]
-            raise
+            raise problem
+        return made
 
     async def _make(
         self, provided: Provider, context: Any, stack: AsyncExitStack, made: dict[type, Any]
@@ -119,25 +119,29 @@ class Resources:
 
 
 class _Kept:
-    """Something that is entered and left by one asyncio task, as context managers may require."""
+    """Something that is entered and left by one asyncio task, as context managers may require. What goes wrong is
+    passed on as a value: asyncio lets SystemExit of a task out of the loop, and a future takes no StopIteration."""
 
     def __init__(self, make: Callable[[AsyncExitStack], Awaitable[Any]]) -> None:
-        self.value: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.value: asyncio.Future[tuple[Any, BaseException | None]]
+        self.value = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
         self._keeping = asyncio.create_task(self._keep(make), name="rota-provided")
 
-    async def _keep(self, make: Callable[[AsyncExitStack], Awaitable[Any]]) -> None:
-        async with AsyncExitStack() as stack:
-            try:
-                self.value.set_result(await make(stack))
-            except BaseException as error:
-                self.value.set_exception(error)
-                self.value.exception()  # whoever asked hears it; nobody need have waited
-                return
-            await self._closing.wait()
+    async def _keep(self, make: Callable[[AsyncExitStack], Awaitable[Any]]) -> BaseException | None:
+        try:
+            async with AsyncExitStack() as stack:
+                self.value.set_result((await make(stack), None))
+                await self._closing.wait()
+        except BaseException as error:
+            if self.value.done():
+                return error
+            self.value.set_result((None, error))
+        return None
 
     async def close(self) -> None:
         self._closing.set()
         if not self.value.done():  # nobody waits for it any more
             self._keeping.cancel()
-        await self._keeping
+        if (problem := await self._keeping) is not None:
+            raise problem

@@ -446,12 +446,13 @@ async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer)
         try:
             await _call(hook, args)
         except BaseException as error:
-            if is_a(error, asyncio.CancelledError) and _is_cancelled():
+            if is_a(error, asyncio.CancelledError) and is_cancelled():
                 raise
             observe(HookFailed(name, error))
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
+    """Whether someone cancels the current asyncio task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -32,6 +32,7 @@ from ...domain.model import (
     Task,
 )
 from ...domain.workflow import UNDO, Step, StepStatus, Wait
+from ..guard import name_of, text_of
 from .event_loop import CodeBranch, WorkflowLoop
 
 CANCELLED = "the workflow is cancelled"
@@ -146,7 +147,7 @@ class Replay:
         ended = ""
         if self.is_over:
             problem = None if self.main.cancelled() else self.main.exception()
-            ended = "has ended" if problem is None else f"raises {type(problem).__name__}: {problem}"
+            ended = "has ended" if problem is None else f"raises {name_of(problem)}: {text_of(problem)}"
         return workflow.changed(self.unasked, self.new_asks(), ended)
 
     def record(self, step: Step) -> None:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from ...domain import workflow
 from ...domain.checks import check_input
-from ...domain.errors import Invalid, PermanentError, Refused, StoreError, Unavailable
+from ...domain.errors import Invalid, PermanentError, Refused, Unavailable
 from ...domain.model import (
     Failure,
     StepKind,
@@ -110,16 +110,22 @@ class WorkflowExecution(Execution):
             await self._leaving[0]  # which takes it off the list
 
     async def _outcome(self, context: Context, threads: Threads) -> Outcome:
+        """What is called from here runs code of users: the workflow's own, but also that of its input, its result, its
+        errors and of what is provided. Whatever it raises, the attempt has failed."""
         running_task.set(self.task)
+        entering_handler()
         runner = _Runner(self, context, threads)
         try:
-            return await runner.run()
+            try:
+                return await runner.run()
+            finally:
+                await runner.close()
         except Stopped:
             return Released()
-        except StoreError as error:
+        except asyncio.CancelledError as error:
+            return self._stopped(error)
+        except BaseException as error:
             return self._failed(error)
-        finally:
-            await runner.close()
 
 
 class _Runner:
@@ -182,17 +188,20 @@ class _Runner:
 
     async def _advanced(self, replay: Replay) -> None:
         """The code runs in a callback: a task cannot run inside another."""
-        done = self._loop.create_future()
+        done: asyncio.Future[BaseException | None] = self._loop.create_future()
 
         def advance() -> None:
+            problem = None
             try:
                 replay.advance()
-            finally:
-                if not done.done():
-                    done.set_result(None)
+            except BaseException as error:  # as a value: some would end the loop
+                problem = error
+            if not done.done():
+                done.set_result(problem)
 
         self._loop.call_soon(advance, context=contextvars.copy_context())
-        await done
+        if (problem := await done) is not None:
+            raise problem
 
     async def _round(self, replay: Replay) -> Outcome | None:
         """One look at where the code stands. None: it goes on."""
