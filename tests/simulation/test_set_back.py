@@ -19,7 +19,7 @@ from rota.engine.queries.health import check_health
 from rota.engine.roles.jumps_and_blocks import JumpWatch
 from rota.engine.roles.set_back import SetBack
 from simulation.faults import Fault, FaultyStore
-from worlds import DAY, EVERY_STORE, HOUR, MINUTE, SECOND, START, STORES, THOROUGH, World
+from worlds import DAY, EVERY_STORE, HOUR, MINUTE, SECOND, START, STORES, THOROUGH, World, on_any_store
 
 ALONE = {"scheduler": False, "janitor": False}
 """Of a worker: all that `rota worker` runs."""
@@ -84,6 +84,43 @@ async def test_a_running_scheduler_goes_on_after_a_step_back(
     assert any(isinstance(signal, ClockSetBack) for signal in world.signals)
     (event,) = [each for each in await world.queue.schedule_history("s") if each.action == "replanned"]
     assert event.detail == "the clock was set back: planned anew from now"
+
+
+@on_any_store
+@pytest.mark.parametrize("options", [*QUICK, {"rrule": "FREQ=MINUTELY;COUNT=100"}], ids=str)
+@pytest.mark.parametrize("rest", ["paused", "draft", "paused later", "deleted"])
+async def test_what_was_at_rest_meanwhile_begins_when_it_is_activated(
+    world: World, options: dict[str, Any], rest: str
+) -> None:
+    handle(world)
+    ahead(world)
+    await world.schedule(**options, status=rest if rest in ("paused", "draft") else "active")
+    if rest == "paused later":
+        await world.queue.pause_schedule("s")
+    if rest == "deleted":
+        await world.queue.delete_schedule("s")
+    back(world)
+    async with world.running():
+        await asyncio.sleep(5)
+        if rest == "deleted":
+            await world.queue.restore_schedule("s")
+        else:
+            await world.queue.resume_schedule("s")
+        await asyncio.sleep(190)
+        assert [row.status for row in await world.ledger("s")] == [RunStatus.COMPLETED] * 3
+        await world.queue.pause_schedule("s")
+        before = await world.queue.get_schedule("s")
+        resumed = await world.queue.resume_schedule("s")
+    assert resumed.timing == before.timing, "brought back once"
+
+
+async def test_an_interval_that_is_to_begin_later_keeps_its_anchor(world: World) -> None:
+    later = START + timedelta(hours=5)
+    ahead(world)
+    await world.schedule(interval=60, start_at=later, status="paused")
+    back(world)
+    resumed = await world.queue.resume_schedule("s")
+    assert resumed.next_run_at == later
 
 
 async def test_a_time_that_had_its_run_does_not_run_again(world: World) -> None:

@@ -57,7 +57,16 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import recurrence
-from ..model import MissedRunPolicy, OverlapPolicy, RunReason, RunTrigger, Schedule, ScheduleStatus, Task
+from ..model import (
+    MissedRunPolicy,
+    OverlapPolicy,
+    RunReason,
+    RunTrigger,
+    Schedule,
+    ScheduleStatus,
+    Task,
+    is_from_the_future,
+)
 from ..recurrence import MICROSECOND, After, Interval, RRule, Several, Simple
 
 FIRES_PER_DECISION = 100
@@ -151,10 +160,9 @@ def decide(
 
 def resumed(schedule: Schedule, now: datetime) -> Schedule:
     """Active from its first time after now; completed if there is none."""
-    fresh = replace(
-        schedule, pause_note=None, pause_until=None, paused_by=None, paused_at=None, updated_at=now
+    return replanned(
+        replace(schedule, pause_note=None, pause_until=None, paused_by=None, paused_at=None), now
     )
-    return planned(fresh, now)
 
 
 def _woken(schedule: Schedule, now: datetime, live: Sequence[Task]) -> Decision:
@@ -314,10 +322,11 @@ def _first_excluded(schedule: Schedule, after: datetime, nominal: datetime) -> d
 
 
 def replanned(schedule: Schedule, now: datetime) -> Schedule:
-    """Planned from now, after the clock was set back: what was planned before counts from a time that has not come.
-
-    What began with a creation in the future begins now. An interval keeps to its grid, so that a time that had its run
+    """Planned from now, whatever was planned before. If a clock wrote it that was ahead and has been set back since,
+    what began with a creation in the future begins now. An interval keeps to its grid, so that a time that had its run
     is known by its id."""
+    if not is_from_the_future(schedule.updated_at, now):
+        return planned(replace(schedule, updated_at=now), now)
     timing = schedule.timing
     match timing:
         case After(_, _, delay):

@@ -63,7 +63,7 @@ from ..recurrence import (
 from ..task import check_function_kind
 from .backfill import cancel as cancel_backfill
 from .calendars import check_rolling
-from .decision import planned, put_off_anew, resumed
+from .decision import planned, put_off_anew, replanned, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
 
@@ -385,10 +385,11 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     """Undo a delete. An active schedule goes on from its first time after now."""
     if schedule.deleted_at is None:
         raise Refused("not_deleted", schedule=schedule.key)
-    living = replace(schedule, deleted_at=None, updated_at=now, updated_by=actor)
-    if living.status is ScheduleStatus.PAUSED:
-        return replace(living, due_at=living.pause_until)
-    return watched(planned(living, now), now) if living.status is ScheduleStatus.ACTIVE else living
+    living = replace(schedule, deleted_at=None, updated_by=actor)
+    if living.status is ScheduleStatus.ACTIVE:
+        return watched(replanned(living, now), now)
+    is_paused = living.status is ScheduleStatus.PAUSED
+    return replace(living, due_at=living.pause_until if is_paused else living.due_at, updated_at=now)
 
 
 def uncounted(schedule: Schedule, number: int, now: datetime) -> Schedule:
