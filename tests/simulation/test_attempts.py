@@ -68,6 +68,47 @@ async def test_a_replay_waits_for_it_too_and_another_worker_need_not(world: Worl
     assert stubborn.began == [timedelta(0), 20 * SECOND]
 
 
+async def test_a_claim_that_was_sent_before_the_first_attempt_began_starts_no_second(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker claims with a tick, and for a slot that becomes free meanwhile. The one claim may reach the store long
+    after the other."""
+    stubborn = Stubborn(world, seconds=40)
+    world.app.task("long", timeout=1, max_retries=1, retry_policy=AT_ONCE)(stubborn.handle)
+    world.app.task("other")(lambda: None)
+    tasks = world.worker(concurrency=2).tasks
+    await world.queue.submit("other")
+    await tasks.claim()
+    transact, reaches_store = world.store.transact, asyncio.Event()
+
+    async def late(work: Work[Any], options: CommitOptions = PLAIN_COMMIT) -> Any:
+        await reaches_store.wait()
+        return await transact(work, options)
+
+    monkeypatch.setattr(world.store, "transact", late)
+    claiming = asyncio.create_task(tasks.claim_with_tick())
+    await asyncio.sleep(0)
+    monkeypatch.setattr(world.store, "transact", transact)
+    task = await world.queue.submit("long")
+    while not tasks.held or tasks.held[0].id != task.id:
+        await asyncio.sleep(1)
+        await tasks.run_once()
+    await asyncio.sleep(10)
+    await tasks.run_once()
+    waiting = await world.queue.get(task.id)
+    assert (waiting.status, waiting.retries) == (TaskStatus.PENDING, 1)
+    reaches_store.set()
+    await claiming
+    await tasks.run_once()
+    again = await world.queue.get(task.id)
+    assert (again.status, again.attempt) == (TaskStatus.PENDING, 1)
+    while (await world.queue.get(task.id)).is_live:
+        await asyncio.sleep(10)
+        await tasks.run_once()
+    assert (stubborn.most, len(stubborn.began)) == (1, 2)
+    tasks.close()
+
+
 async def test_threads_of_one_task_never_run_side_by_side() -> None:
     """In real time: virtual time stands still while a thread works, so there a thread is never late."""
     gate, app, running, most = threading.Event(), rota.App(), [0], [0]

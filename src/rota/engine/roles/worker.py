@@ -199,7 +199,7 @@ class TaskWorker:
             queues=self._queues,
             tenant=self._tenant,
             is_running=bool(self._running),
-            begun=frozenset(execution.task.id for execution in (*self._running, *self._overrunning)),
+            begun=frozenset(self._begun()),
             unanswered=unanswered,
         )
         traced_since = self._queue.clock.now() if tracing.is_on() else None
@@ -217,8 +217,10 @@ class TaskWorker:
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         is_late = self._queue.clock.monotonic() - asked >= self._lease.total_seconds()
+        begun = self._begun() if claimed.tasks else set()  # others than when it was asked
         for task in claimed.tasks:
-            if is_late or not self.accepting or (task.cancel_requested and not task.is_workflow):
+            is_cancelled = task.cancel_requested and not task.is_workflow
+            if is_late or not self.accepting or is_cancelled or task.id in begun:
                 self._give_back(task)
             else:
                 self._start(task, traced_since)
@@ -227,6 +229,10 @@ class TaskWorker:
         if claimed.tasks and len(claimed.tasks) == free:
             return None  # full: the next claim follows when a handler ends
         return (ask, claimed.at) if free else None
+
+    def _begun(self) -> set[str]:
+        """The tasks of which an attempt has begun here and not ended."""
+        return {execution.task.id for execution in (*self._running, *self._overrunning)}
 
     async def _next_at(self, ask: Claim, at: datetime) -> datetime | None:
         """Asked when the handlers have been started: they need not wait for it."""
@@ -334,8 +340,9 @@ class TaskWorker:
 
     def _give_back(self, task: Task) -> None:
         """It is not begun. The process or the store stood still for a lease since the claim was asked, and another
-        worker may have the task by now; or we heard of the claim so late that the worker ends, or that the task is to
-        be cancelled. If it is ours still, it goes back to the queue, or is cancelled; if not, the store refuses."""
+        worker may have the task by now; or we heard of the claim so late that the worker ends, that the task is to be
+        cancelled, or that another claim has got it before, and that attempt still runs. If it is ours still, it goes
+        back to the queue, or is cancelled; if not, the store refuses."""
         self._ended[self._execution(task)] = Released()
         self.wake.set()
 
