@@ -22,6 +22,30 @@ async def long() -> str:
     return "by the new code"
 """
 
+TELLS_WHAT_IT_DOES = """
+import subprocess
+
+import watchfiles
+
+popen, watch = subprocess.Popen, watchfiles.watch
+
+
+def telling_popen(*args, **options):
+    print("starts")
+    return popen(*args, **options)
+
+
+def telling_watch(*args, **options):
+    listening = watch(*args, **options)
+    first = next(listening)
+    print("listens")
+    yield first
+    yield from listening
+
+
+subprocess.Popen, watchfiles.watch = telling_popen, telling_watch
+"""
+
 
 def test_only_files_of_the_app_count(tmp_path: Path) -> None:
     files = [tmp_path / "shop" / "tasks.py", tmp_path / ".venv" / "lib" / "x.py", Path("/elsewhere/y.py")]
@@ -41,3 +65,26 @@ def test_an_edit_starts_again_and_running_tasks_are_safe(tmp_path: Path) -> None
         assert process.end(signal.SIGHUP) == 0  # as when its terminal is closed
     ended = document(f"status {task} --store {store}")
     assert (ended["status"], ended["output"]) == ("completed", "by the new code")
+
+
+def test_asked_twice_it_hands_back_what_runs(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(APP.format(waits=True))
+    store = f"sqlite:///{tmp_path}/rota.db"
+    task = rota(f"submit -t long --store {store}").stdout.strip()
+    with Process(f"up shop:app --reload --shutdown-timeout 10m --store {store}", tmp_path) as process:
+        process.until("started")
+        process.send(signal.SIGINT)
+        process.until("Ctrl-C again hands it back at once")
+        assert process.end(signal.SIGINT) == 0
+    assert document(f"status {task} --store {store}")["status"] == "pending"
+
+
+def test_it_listens_before_the_app_is_read(tmp_path: Path) -> None:
+    """Else an edit after that would not be heard."""
+    (tmp_path / "shop.py").write_text(APP.format(waits=True))
+    line = f"up shop:app --reload --store sqlite:///{tmp_path}/rota.db"
+    with Process(line, tmp_path, before=TELLS_WHAT_IT_DOES) as process:
+        process.until("starts")
+        assert process.lines == ["listens", "starts"]
+        process.until("Ctrl-C stops it")
+        assert process.end(signal.SIGINT) == 0
