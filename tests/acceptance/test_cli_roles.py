@@ -26,6 +26,7 @@ APP = """
 import asyncio
 import sys
 import threading
+from pathlib import Path
 
 import rota
 
@@ -40,6 +41,12 @@ def double(n):
 @app.task("hang")
 def hang():
     threading.Event().wait()
+
+
+@app.task("follows")
+async def follows():
+    while not Path("go-on").exists():
+        await asyncio.sleep(0.01)
 
 
 @app.task("exits-later")
@@ -124,6 +131,39 @@ def test_a_worker_with_a_handler_that_never_ends_still_ends(folder: Path) -> Non
         assert worker.end(signal.SIGINT) == 0
     back = document(f"status {task}")
     assert (back["status"], back["attempt"], back["retries"]) == ("pending", 0, 0)
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_a_pass_that_is_stopped_hands_back_what_runs(folder: Path, asked: signal.Signals) -> None:
+    task = rota("submit -t hang --max-retries 0").stdout.strip()
+    with Process("tick shop:app --shutdown-timeout 100ms", folder) as tick:
+        tick.until("started   hang")
+        assert tick.end(asked) == 130
+    back = document(f"status {task}")
+    assert (back["status"], back["attempt"], back["retries"]) == ("pending", 0, 0)
+
+
+@SQLITE_ONLY
+def test_a_pass_that_is_stopped_twice_hands_back_at_once(folder: Path) -> None:
+    task = rota("submit -t hang").stdout.strip()
+    with Process("tick shop:app --shutdown-timeout 10m", folder) as tick:
+        tick.until("started   hang")
+        tick.send(signal.SIGINT)
+        tick.until("Ctrl-C again hands it back at once")
+        assert tick.end(signal.SIGTERM) == 130
+    assert document(f"status {task}")["status"] == "pending"
+
+
+@SQLITE_ONLY
+def test_a_pass_that_is_stopped_lets_handlers_finish_and_begins_no_more(folder: Path) -> None:
+    first, second = (rota("submit -t follows").stdout.strip() for _ in range(2))
+    with Process("tick shop:app --concurrency 1", folder) as tick:
+        tick.until("started   follows")
+        tick.send(signal.SIGTERM)
+        tick.until("stopping: waiting for follows")
+        (folder / "go-on").touch()
+        assert tick.wait() == 130
+    assert [document(f"status {task}")["status"] for task in (first, second)] == ["completed", "pending"]
 
 
 def test_a_callback_of_a_handler_that_exits_does_not_end_the_worker(folder: Path) -> None:

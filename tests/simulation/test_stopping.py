@@ -47,6 +47,44 @@ async def test_a_handler_that_is_stopped_goes_back_to_the_queue(world: World) ->
     assert looking.seen == [(False, False), (True, False)]
 
 
+async def test_passes_that_are_stopped_or_fail_hand_back_what_they_leave_running(world: World) -> None:
+    looking = Looking(world)
+    for is_failure in (False, True):
+        looking.started.clear()
+        task = await world.queue.submit("loop")
+        worker = world.worker(shutdown_timeout=0)
+
+        async def passes(worker: rota.Worker = worker, fails: bool = is_failure) -> None:
+            await worker.tasks.run_once()
+            await asyncio.to_thread(looking.started.wait)
+            if fails:
+                raise OSError("the store is away")
+            worker.stop()
+            await asyncio.Event().wait()
+
+        if is_failure:
+            with pytest.raises(OSError, match="away"):
+                await worker.run_passes(passes())
+        else:
+            assert not await worker.run_passes(passes())
+        back = await world.queue.get(task.id)
+        assert (back.status, back.attempt, back.retries) == (TaskStatus.PENDING, 0, 0)
+        await world.queue.cancel(task.id)
+
+
+async def test_passes_that_end_by_themselves_say_so(world: World) -> None:
+    done: list[int] = []
+    world.app.task("note")(done.append)
+    await world.queue.submit("note", 1)
+    worker = world.worker()
+
+    async def passes() -> None:
+        await worker.run_once()
+
+    assert await worker.run_passes(passes())
+    assert done == [1]
+
+
 async def test_a_handler_that_is_cancelled_ends_as_cancelled(world: World) -> None:
     looking = Looking(world)
     task = await world.queue.submit("loop")

@@ -9,7 +9,7 @@ forward after a laptop slept or a clock was set ahead, backward after a clock wa
 time, which does not count suspension on Linux and macOS. After a sleep they are late by its length, so a jump is a
 reason to wake the loops that are waiting.
 
-**Waiting.** `sleep` and `wait_for_any` take a `timedelta`. Zero or less gives other tasks one turn.
+**Waiting.** `sleep`, `wait_for_any` and `is_done` take a `timedelta`. Zero or less gives other tasks one turn.
 
 **Ids.** `new_id` makes UUIDv7 text, in order of creation. Ids are made before a work runs, never inside it.
 """
@@ -100,6 +100,19 @@ async def wait_for_any(*waiters: asyncio.Future[Any], at_most: timedelta | None)
     seconds = None if at_most is None else max(0.0, at_most.total_seconds())
     done, _ = await asyncio.wait(waiters, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     return done
+
+
+async def is_done(
+    task: asyncio.Task[None], *, at_most: timedelta, unless: asyncio.Event | None = None
+) -> bool:
+    """Wait for a task, for a while, or until something else happens. It goes on."""
+    happening = asyncio.create_task((unless or asyncio.Event()).wait())
+    try:
+        await wait_for_any(task, happening, at_most=at_most)
+    finally:
+        happening.cancel()
+        await asyncio.gather(happening, return_exceptions=True)
+    return task.done()
 
 
 NewId = Callable[[], str]

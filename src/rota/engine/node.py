@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import TracebackType
@@ -23,7 +22,7 @@ from ..domain.runtimes import check_url
 from ..domain.tenants import EVERY_TENANT
 from ..stores.base import PendingTask
 from .app import HOOKS, App, Hook
-from .clock import SystemClock, new_id, wait_for_any
+from .clock import SystemClock, is_done, new_id, wait_for_any
 from .commands import Retention
 from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop, is_a
@@ -43,6 +42,7 @@ from .roles.scheduler import Scheduler
 from .roles.set_back import SetBack
 from .roles.worker import TaskWorker, call_hooks, is_cancelled, run_hooks
 from .runtimes.runtimes import Runtimes
+from .signals import handling_signals
 
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
@@ -138,7 +138,7 @@ class Node:
 
     async def run(self, *, handle_signals: bool = True) -> None:
         """Run until `stop()`, SIGTERM or SIGINT."""
-        with _signals(self._signalled, enabled=handle_signals):
+        with handling_signals(self._signalled, enabled=handle_signals):
             await self._take_role()
             async with self._seen():
                 await self._run()
@@ -187,7 +187,7 @@ class Node:
         finally:
             stop.set()
             ending = asyncio.create_task(self._end_heartbeat(beating))
-            await _is_done(ending, at_most=LOOK_AGAIN)  # also in a hurry: else it seems alive for minutes
+            await is_done(ending, at_most=LOOK_AGAIN)  # also in a hurry: else it seems alive for minutes
             for task in (beating, ending):
                 task.cancel()
             await asyncio.gather(beating, ending, return_exceptions=True)
@@ -213,6 +213,27 @@ class Node:
             delays.append(await self.alarms.look_at_all())
         return min((delay for delay in delays if delay is not None), default=timedelta(0))
 
+    async def run_passes(self, passes: Coroutine[Any, Any, None]) -> bool:
+        """Await a coroutine that makes passes (`run_once()`), until `stop()`, SIGTERM or SIGINT: these end it as they
+        end `run()`. Returns whether it came to its end."""
+        with handling_signals(self._signalled):
+            passing = asyncio.create_task(passes, name="rota-passes")
+            ending = asyncio.create_task(self._end_passes(passing), name="rota-end")
+            try:
+                await asyncio.wait({passing})
+            finally:
+                for each in (passing, ending):
+                    each.cancel()
+                await asyncio.gather(passing, ending, return_exceptions=True)
+                await self._hand_back()
+        return not passing.cancelled() and passing.result() is None and not self._stop.is_set()
+
+    async def _end_passes(self, passing: asyncio.Task[None]) -> None:
+        await self._end_in_time([passing])
+
+    async def _hand_back(self) -> None:
+        """What the passes have left running; here, nothing."""
+
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             loops = [
@@ -228,7 +249,7 @@ class Node:
         self._patient_until = self.queue.clock.monotonic() + self._patience.total_seconds()
         ended = asyncio.create_task(_all_ended(loops))
         try:
-            await _is_done(ended, at_most=self._patience, unless=self._hurry)
+            await is_done(ended, at_most=self._patience, unless=self._hurry)
         finally:
             for loop in (*loops, ended):
                 loop.cancel()
@@ -395,6 +416,18 @@ class Worker(Node):
                 raise
             self.observe(HookFailed("provide", error))
 
+    async def _end_passes(self, passing: asyncio.Task[None]) -> None:
+        await self._stop.wait()
+        self.tasks.accepting = False
+        await super()._end_passes(passing)
+
+    async def _hand_back(self) -> None:
+        if not self.tasks.is_idle or self.tasks.may_hold_more:
+            with guarded_loop():
+                async with self._kept():
+                    await self._drain()
+                await self._close_resources()
+
     async def _until_idle(self) -> timedelta:
         own = timedelta(0)
         while not self.tasks.is_idle:
@@ -431,7 +464,7 @@ class Worker(Node):
         self.app.check()
         try:
             await call_hooks(self.app, "on_startup", (self,))  # one that raises is a reason not to start
-            with guarded_loop(), _signals(self._signalled, enabled=handle_signals):
+            with guarded_loop(), handling_signals(self._signalled, enabled=handle_signals):
                 await self._take_role()
                 await self.queue.declare_limits(self.app)
                 if self.app.schedules:
@@ -508,11 +541,11 @@ class Worker(Node):
         left = timedelta(seconds=max(0.0, self._patient_until - self.queue.clock.monotonic()))
         settling = asyncio.create_task(self._settle_all(), name="rota-settling")
         try:
-            if not await _is_done(settling, at_most=left, unless=self._hurry):
+            if not await is_done(settling, at_most=left, unless=self._hurry):
                 self.tasks.stop_handlers(StopReason.RELEASE)
-                await _is_done(settling, at_most=STOP_GRACE, unless=self.tasks.handlers_ended)
+                await is_done(settling, at_most=STOP_GRACE, unless=self.tasks.handlers_ended)
                 self.tasks.abandon_handlers()
-                await _is_done(settling, at_most=max(LOOK_AGAIN, min(self._patience, STOP_GRACE)))
+                await is_done(settling, at_most=max(LOOK_AGAIN, min(self._patience, STOP_GRACE)))
         finally:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
@@ -557,44 +590,9 @@ async def _all_ended(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _is_done(
-    task: asyncio.Task[None], *, at_most: timedelta, unless: asyncio.Event | None = None
-) -> bool:
-    """Wait for a task, for a while, or until something else happens. It goes on."""
-    happening = asyncio.create_task((unless or asyncio.Event()).wait())
-    try:
-        await wait_for_any(task, happening, at_most=at_most)
-    finally:
-        happening.cancel()
-        await asyncio.gather(happening, return_exceptions=True)
-    return task.done()
-
-
 def _checked_queues(queues: object) -> list[str] | None:
     if queues is None:
         return None
     if isinstance(queues, str) or not isinstance(queues, Iterable):
         raise Invalid("queues", f"{queues!r:.60} is not a list", "give a list of names, such as ['default']")
     return [check_queue(name, "queues") for name in queues]
-
-
-@contextmanager
-def _signals(handler: Callable[[], None], *, enabled: bool) -> Iterator[None]:
-    """SIGTERM and SIGINT call `handler` meanwhile, where that is possible (the main thread of a Unix process). Then
-    they do what they did before: asyncio alone would let SIGTERM kill a process that still has a store to close."""
-    loop = asyncio.get_running_loop()
-    before: dict[signal.Signals, Any] = {}
-    for wanted in (signal.SIGTERM, signal.SIGINT) if enabled else ():
-        did = signal.getsignal(wanted)
-        try:
-            loop.add_signal_handler(wanted, handler)
-            before[wanted] = did
-        except (NotImplementedError, RuntimeError, ValueError):
-            break
-    try:
-        yield
-    finally:
-        for wanted, did in before.items():
-            loop.remove_signal_handler(wanted)
-            if did is not None:  # else it is one that Python does not know
-                signal.signal(wanted, did)

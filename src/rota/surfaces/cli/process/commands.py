@@ -209,7 +209,9 @@ def monitor(session: Session, enable_scheduler: bool, **flags: Any) -> None:
 @_log_option
 def tick(session: Session, app: str | None, **flags: Any) -> None:
     """One pass of everything: fire what is due, return lost tasks, mark expiries, and, with an app, run
-    what is ready until nothing is."""
+    what is ready until nothing is.
+
+    Ctrl-C (or SIGTERM) stops it: handlers may finish, what does not is handed back. The exit code is 130 then."""
     from .running import ProcessOptions, run_once
 
     settings = session.store_settings(app=app, **flags)

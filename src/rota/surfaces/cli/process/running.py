@@ -244,8 +244,9 @@ async def _pass(session: Session, options: ProcessOptions) -> None:
         if isinstance(node, Worker):
             await queue.declare_schedules(node.app)
             await run_hooks(node.app, "on_startup", (node,), node.observe)
+        passes = _Passes(node, printer)
         try:
-            is_more_due = await _pass_by_pass(node, printer)
+            is_whole = await node.run_passes(passes.run())
         finally:
             await node.pings.finish()
             if isinstance(node, Worker):
@@ -254,20 +255,37 @@ async def _pass(session: Session, options: ProcessOptions) -> None:
                 await run_hooks(node.app, "on_shutdown", (node,), node.observe)
     if printer.is_unread:
         raise BrokenPipeError
+    if not is_whole:
+        if not session.as_json:
+            session.screen.remark(f"stopped: {printer.summary()}")
+        raise KeyboardInterrupt  # either signal ends it as Ctrl-C ends any command: it did not do all it was asked for
     if session.as_json:
-        session.screen.json_line({"event": "done", "is_more_due": is_more_due})
+        session.screen.json_line({"event": "done", "is_more_due": passes.is_more_due})
     else:
-        more = "; more is due: run it again" if is_more_due else ""
+        more = "; more is due: run it again" if passes.is_more_due else ""
         session.screen.say(f"one pass done: {printer.summary()}{more}")
 
 
-async def _pass_by_pass(node: Node, printer: EventPrinter) -> bool:
-    """Run passes until nothing is left to do, but fire a bounded part of what is due. Returns whether more is due."""
-    scheduler = node.scheduler
-    while (await node.run_once()).total_seconds() <= 0 and not printer.is_unread:
-        if scheduler is not None and scheduler.rows_written >= ROWS_PER_CALL:
-            node.scheduler = None
-    return node.scheduler is not scheduler and await node.queue.store.read(is_anything_due())
+class _Passes:
+    """Passes until nothing is left to do, or the node is asked to stop; but they fire a bounded part of what is due."""
+
+    is_more_due = False
+
+    def __init__(self, node: Node, printer: EventPrinter) -> None:
+        self._node = node
+        self._printer = printer
+
+    async def run(self) -> None:
+        node, scheduler = self._node, self._node.scheduler
+        while (await node.run_once()).total_seconds() <= 0 and not self._is_over:
+            if scheduler is not None and scheduler.rows_written >= ROWS_PER_CALL:
+                node.scheduler = None
+        if node.scheduler is not scheduler:
+            self.is_more_due = await node.queue.store.read(is_anything_due())
+
+    @property
+    def _is_over(self) -> bool:
+        return self._printer.is_unread or self._node.stopping.is_set()
 
 
 def _logs(level: str | None) -> AbstractContextManager[None]:
