@@ -32,6 +32,10 @@ def timing(**fields: Any) -> dict[str, Any]:
     return {**BODY, "scheduleType": fields}
 
 
+def preview(**fields: Any) -> dict[str, Any]:
+    return {"scheduleType": fields}
+
+
 def target(**fields: Any) -> dict[str, Any]:
     return {**BODY, "target": {**TARGET, **fields}}
 
@@ -141,6 +145,49 @@ WRONG: list[Row] = [
         "scheduleType.timings.0",
         "5 is not accepted; give an object",
     ),
+    *(
+        ("POST", path, shape(type="several", timings=[CRON, part]), f"scheduleType.timings.1.{at}", said)
+        for path, shape in [(SCHEDULES, timing), (f"{ROOT}/preview", preview)]
+        for part, at, said in [
+            ({"type": "recurring", "cron": "* * *"}, "cron", "the expression has 3 fields"),
+            (
+                {"type": "recurring", "cron": "@daily", "timezone": "Mars"},
+                "timezone",
+                "'Mars' is not a known",
+            ),
+            ({"type": "rrule", "rule": "FREQ=ZZ"}, "rule", "FREQ 'ZZ' is not known"),
+            ({"type": "once", "runAt": "2020-01-01T00:00:00Z"}, "runAt", "has passed"),
+            (
+                {"type": "rrule", "rule": "FREQ=DAILY", "endAt": "2099-01-01T00:00:00Z"},
+                "endAt",
+                "beside them",
+            ),
+        ]
+    ),
+    # inside an input the names are the caller's
+    (
+        "POST",
+        f"{ROOT}/templates/typed/execute",
+        {"input": {"customer_id": "x"}},
+        "input.customer_id",
+        "expected integer",
+    ),
+    (
+        "POST",
+        SCHEDULES,
+        {**BODY, "target": {"type": "template", "templateId": "typed", "input": {"customer_id": "x"}}},
+        "target.input.customer_id",
+        "expected integer",
+    ),
+    (
+        "POST",
+        "/api/v1/tasks/{typed}/$execute",
+        {"parameters": {"customer_id": "x"}},
+        "parameters.customer_id",
+        "expected integer",
+    ),
+    ("PUT", f"{ROOT}/queues/mail/limit", {"rate": "x"}, "rate", "'x' is not a rate"),
+    ("PUT", f"{ROOT}/queues/mail/limit", {"concurrency": 0}, "concurrency", "0 is not accepted"),
     (
         "POST",
         SCHEDULES,
@@ -273,7 +320,7 @@ WRONG: list[Row] = [
     ("GET", f"{SCHEDULES}?limit=1&limit=2", None, "limit", "it is given 2 times; give it once"),
 ]
 LEAKS = re.compile(r"\[A-Z|\{0,|\^|discriminator|[Ii]nput should|tag using")
-VALUES = {str(choice) for policy in (OverlapPolicy, MissedRunPolicy) for choice in policy}
+VALUES = {str(choice) for policy in (OverlapPolicy, MissedRunPolicy) for choice in policy} | {"customer_id"}
 """What is written so in every API."""
 
 
@@ -297,8 +344,17 @@ async def test_the_field_at_fault_and_one_sentence(tmp_path: Path) -> None:
     async with client_of(create_app(f"sqlite:///{tmp_path}/rota.db")) as client:
         assert (await client.post(SCHEDULES, json={**BODY, "name": "there"})).status_code == 201
         made = await client.post("/api/v1/tasks", json={"command": "x", "task_type": "python"})
+        typed = {"type": "object", "properties": {"customer_id": {"type": "integer"}}}
+        for tenant in ("acme", "default"):
+            template = {"alias": "typed", "kind": "x", "parametersSchema": typed}
+            saved = await client.post(f"/api/tenants/{tenant}/templates", json=template)
         for method, path, body, field, sentence in WRONG:
-            answer = await send(client, method, path.replace("{task}", made.json()["id"]), body)
+            answer = await send(
+                client,
+                method,
+                path.replace("{task}", made.json()["id"]).replace("{typed}", saved.json()["id"]),
+                body,
+            )
             found = problem(answer, 422, "invalid")
             row = (method, path, body, found)
             assert found["field"] == field, row

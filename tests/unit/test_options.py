@@ -299,7 +299,9 @@ def test_an_answer_shows_all_that_was_chosen_for_a_timing(timing: recurrence.Tim
 @pytest.mark.parametrize("option", sorted(TIMING.keys() | {"end_at"}))
 def test_the_body_of_a_timing_accepts_what_its_option_does(option: str) -> None:
     """Each option has its place in some body, under the name that a refusal gives it, and the same bounds there."""
-    place = as_given(option, Request({"type": "http", "method": "PUT", "path": "/", "headers": []}))
+    place = as_given(
+        option, Request({"type": "http", "method": "PUT", "path": "/schedules/s", "headers": []})
+    )
     name = place.removeprefix("scheduleType.")
     found = [accepted(body, name) for _, body, *_ in TIMINGS if has_field(body, name)]
     assert found

@@ -89,10 +89,13 @@ async def test_two_that_coincide_are_one_row() -> None:
     [
         ({"timings": []}, "timings: there are 0; accepted are 1 to 20"),
         ({"timings": "0 9 * * *"}, "timings: '0 9 [*] [*] [*]' is not a list"),
-        ({"timings": [5]}, "timings: 5 is not a timing"),
-        ({"timings": ["61 * * * *"]}, "cron: minute field '61' is out of range"),
-        ({"timings": ["TZ=Mars/Base 0 9 * * *"]}, "timezone: 'Mars/Base' is not a known time zone"),
-        ({"timings": ["2020-01-01"]}, "run_at: .* has passed"),
+        ({"timings": [5]}, r"timings\[0\]: 5 is not a timing"),
+        ({"timings": ["0 9 * * *", "61 * * * *"]}, r"timings\[1\]\.cron: minute field '61' is out of range"),
+        (
+            {"timings": ["TZ=Mars/Base 0 9 * * *"]},
+            r"timings\[0\]\.timezone: 'Mars/Base' is not a known time zone",
+        ),
+        ({"timings": ["2020-01-01"]}, r"timings\[0\]\.run_at: .* has passed"),
         ({"timings": ["2026-99-01"]}, "run_at: '2026-99-01' is not a time"),
         ({"timings": [{"cron": "@daily", "max_runs": 3}]}, "max_runs: it is for the schedule, not for one"),
         ({"timings": ["@daily"], "cron": "@daily"}, "it was given together with cron"),

@@ -19,11 +19,13 @@ RotaError                     code: stable, for programs; str(): one sentence, f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .model import Failure
-from functools import partial
 
 _SENTENCES = {
     "already_ended": "task {task} is already {status}, which is final",
@@ -133,7 +135,17 @@ class Invalid(Refused, ValueError):
 
     def among(self, many: str, number: int) -> Invalid:
         """The same, said of one of many."""
-        return Invalid(f"{many}[{number}].{self.field}", self.problem)
+        part = "" if self.field == many else f".{self.field}"
+        return Invalid(f"{many}[{number}]{part}", self.problem)
+
+
+@contextmanager
+def naming_one(many: str, number: int) -> Iterator[None]:
+    """What is refused inside is said of one of many."""
+    try:
+        yield
+    except Invalid as problem:
+        raise problem.among(many, number) from None
 
 
 class NotFound(Refused, LookupError):

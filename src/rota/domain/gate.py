@@ -60,18 +60,19 @@ def of_queue(queue: str) -> str:
 
 
 def check_limit(field: str, value: object) -> Limit:
-    """The limit in stored form."""
+    """The limit in stored form. Without a `field` its parts are named alone."""
     if not isinstance(value, Limit):
         raise Invalid(field, f"{shown(value)} is not a limit", "give a rota.Limit")
+    prefix = f"{field}." if field else ""
     at_once, rate, key = value.concurrency, value.rate, value.key
     if at_once is None and rate is None:
         raise Invalid(field, "it limits nothing", "give concurrency, rate, or both")
     return Limit(
         concurrency=None
         if at_once is None
-        else check_number(f"{field}.concurrency", at_once, 1, MOST_AT_ONCE),
-        rate=None if rate is None else _check_rate(f"{field}.rate", rate),
-        key=None if key is None else check_text(f"{field}.key", key, most=255),
+        else check_number(f"{prefix}concurrency", at_once, 1, MOST_AT_ONCE),
+        rate=None if rate is None else _check_rate(f"{prefix}rate", rate),
+        key=None if key is None else check_text(f"{prefix}key", key, most=255),
     )
 
 

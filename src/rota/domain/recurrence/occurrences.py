@@ -8,13 +8,14 @@ answers are UTC. Calendar timings fire on whole seconds, `once` and `interval` m
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from ..errors import Invalid
+from ..errors import Invalid, naming_one
 from .cron import CronLine, parse_cron, split_zone
 from .rrule.parse import first_counted, parse_rrule
 from .ticks import LATEST, MILLION, Never, Point, Progression, Ticks, Union, WholeSeconds, last
@@ -181,10 +182,16 @@ def _aware(field: str, part: str, at: datetime) -> datetime:
 
 def check(timing: Timing) -> None:
     """Refuse a timing that is malformed or can never fire, with a sentence that names the field."""
-    for part in parts_of(timing):
-        if compiled(part) is _NOWHERE:
-            _prepared(part)
+    for number, part in enumerate(parts_of(timing)):
+        with naming_part(timing, number):
+            if compiled(part) is _NOWHERE:
+                _prepared(part)
     compiled(timing)
+
+
+def naming_part(timing: Timing, number: int) -> AbstractContextManager[None]:
+    """What is refused inside is said of this part, if the timing has several."""
+    return naming_one("timings", number) if isinstance(timing, Several) else nullcontext()
 
 
 def unknown_zone(timing: Timing) -> str | None:

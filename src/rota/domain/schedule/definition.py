@@ -28,7 +28,7 @@ from ..checks import (
     check_time,
     shown,
 )
-from ..errors import Invalid, Refused
+from ..errors import Invalid, Refused, naming_one
 from ..model import (
     Limits,
     MissedRunPolicy,
@@ -129,9 +129,10 @@ def check_when(schedule: Schedule, changed: Collection[str], now: datetime, limi
         check_rolling(schedule, now)
     if "timing" not in changed:
         return
-    for part in recurrence.parts_of(timing):
+    for number, part in enumerate(recurrence.parts_of(timing)):
         if isinstance(part, Once) and part.run_at < now - PAST_GRACE:
-            raise Invalid("run_at", f"{part.run_at.isoformat()} has passed", "give a time in the future")
+            with recurrence.naming_part(timing, number):
+                raise Invalid("run_at", f"{part.run_at.isoformat()} has passed", "give a time in the future")
     _check_gaps(timing, now, limits.minimum_interval)
 
 
@@ -174,7 +175,7 @@ def _typed(timing: object) -> Timing:
             at, zone = check_time("dtstart", dtstart), check_text("timezone", timezone)
             return RRule(checked_rule, at, zone, *_checked_choices(gap, fold))
         case Several(timings) if isinstance(timings, (tuple, list)):
-            return Several(tuple(_typed_part(part) for part in timings))
+            return Several(tuple(_typed_part(number, part) for number, part in enumerate(timings)))
         case After(schedules, on, delay):
             return After(
                 _checked_keys(schedules),
@@ -185,12 +186,13 @@ def _typed(timing: object) -> Timing:
     raise Invalid("timing", f"{shown(timing)} is not a timing", accepted)
 
 
-def _typed_part(part: object) -> Simple:
+def _typed_part(number: int, part: object) -> Simple:
     if isinstance(part, Several):
         raise Invalid("timings", "one of them is itself several timings", "give them all in one list")
     if isinstance(part, After):
         raise Invalid("timings", "one of them runs after others", "give after alone")
-    typed = _typed(part)
+    with naming_one("timings", number):
+        typed = _typed(part)
     assert not isinstance(typed, Several | After)
     return typed
 

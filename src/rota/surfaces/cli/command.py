@@ -327,10 +327,11 @@ def is_global(param: click.Parameter) -> bool:
 
 def _naming_the_option(problem: Invalid, command: click.Command) -> str:
     """The sentence of the domain, its field called as the user typed it: `cron: …` is `--cron: …` here."""
+    field, bracket, part = problem.field.partition("[")  # which one, if the option is given several times
     for param in command.params:
         known = (param.name, _FIELDS.get(param.name or ""))
-        if isinstance(param, click.Option) and problem.field in known:
-            return f"{max(param.opts, key=len)}: {problem.problem}"
+        if isinstance(param, click.Option) and field in known:
+            return f"{max(param.opts, key=len)}{bracket}{part}: {problem.problem}"
     return str(problem)
 
 

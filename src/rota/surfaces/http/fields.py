@@ -307,20 +307,36 @@ _PLACES_V1 = {
     "cron": "cron_expression",
     "interval": "interval_seconds",
     "kind": "command",
+    "input": "parameters",
 }
+_NUMBER = re.compile(r"\[([0-9]+)\]")
+_OF_USERS = {"input", "parameters", "parameters_schema", "metadata"}
+"""Fields inside which the names are those of users."""
 
 
 def as_given(field: str, request: Request) -> str:
     """A field of the domain under the name that it has in this request."""
+    first, *inner = _NUMBER.sub(r".\1", field).split(".")
     if "/api/v1/" in request.url.path:
-        return _PLACES_V1.get(field, field)
-    if request.method in ("PUT", "PATCH") or request.url.path.endswith(("/schedules", "/preview")):
-        field = _PLACES.get(field, field)
-    elif field in ("schedule_id", "task_id", "key_id"):
-        field = "id"  # the one in the path
+        return ".".join([_PLACES_V1.get(first, first), *inner])
+    if _has_schedule(request):
+        place = _PLACES.get(first, first)
+        if first == "timings":  # each is a small timing of its own
+            inner = [_PLACES.get(part, part).removeprefix("schedule_type.") for part in inner]
+    elif first in ("schedule_id", "task_id", "key_id"):
+        place = "id"  # the one in the path
     else:
-        field = _SECONDS.get(field, field)
-    return ".".join(camel(part) for part in field.split("."))
+        place = _SECONDS.get(first, first)
+    if first not in _OF_USERS:
+        inner = [camel(part) for part in inner]
+    return ".".join([*(camel(part) for part in place.split(".")), *inner])
+
+
+def _has_schedule(request: Request) -> bool:
+    """Whether the body is that of a schedule."""
+    path = request.url.path
+    is_change = request.method in ("PUT", "PATCH") and "/schedules/" in path
+    return is_change or path.endswith(("/schedules", "/preview"))
 
 
 def in_words_of(sentence: str, request: Request, details: Mapping[str, object]) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ...domain import recurrence
 from ...domain.checks import check_duration, check_text, shown
-from ...domain.errors import Invalid
+from ...domain.errors import Invalid, naming_one
 from ...domain.model import Schedule
 from ...domain.options import TimingOptions, check_names, options_of
 from ...domain.plan import BEGINS, says_begin, written_time
@@ -191,7 +191,11 @@ def _several(chosen: Mapping[str, Any], begin: datetime) -> Several:
     parts = options_of(TimingOptions)["timings"].check("timings", chosen["timings"])
     zone = chosen.get("timezone")
     common = {name: chosen[name] for name in _CHOICES if chosen.get(name) is not None}
-    return Several(tuple(_part(part, zone, begin, common) for part in parts))
+    found = []
+    for number, part in enumerate(parts):
+        with naming_one("timings", number):
+            found.append(_part(part, zone, begin, common))
+    return Several(tuple(found))
 
 
 def _part(part: object, zone: str | None, begin: datetime, common: Mapping[str, Any]) -> Simple:

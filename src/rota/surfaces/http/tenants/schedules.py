@@ -331,7 +331,7 @@ def _timing(given: Body, *, keep_zone: bool = False) -> dict[str, Any]:
         case schemas.Rule():
             options = {"rrule": given.rule}
         case schemas.SeveralTimings():
-            options = {"timings": [_part(part) for part in given.timings]}
+            options = {"timings": [_part(number, part) for number, part in enumerate(given.timings)]}
         case schemas.AfterOthers():
             delay = timedelta(seconds=given.delay_seconds)
             options = {"after": given.schedules, "after_on": given.on, "after_delay": delay}
@@ -358,9 +358,10 @@ def _choices(given: Body, *, keep: bool) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None or not keep}
 
 
-def _part(given: Body) -> dict[str, Any]:
+def _part(number: int, given: Body) -> dict[str, Any]:
     if getattr(given, "end_at", None) is not None:
-        raise Invalid("end_at", "it is for the schedule, not for one of its timings", "give it beside them")
+        problem = "it is for the schedule, not for one of its timings"
+        raise Invalid(f"timings[{number}].end_at", problem, "give it beside them")
     return {name: value for name, value in _timing(given).items() if value is not None}
 
 

@@ -116,7 +116,7 @@ class ServingCalls(Calls):
         )
 
     async def _limit(self, subject: str, limit: Limit) -> Limit | None:
-        wanted = None if limit == Limit() else gate.check_limit("limit", limit)
+        wanted = None if limit == Limit() else gate.check_limit("", limit)
         await self._set_limits({subject: wanted})
         return wanted
 
