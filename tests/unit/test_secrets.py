@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from command_line import bare_folder
 from rota.domain.errors import Invalid
 from rota.stores.postgres.address import Address
 from rota.stores.secrets import without_secrets
+from rota.surfaces.cli.process.monitoring import without_secrets as blotted
 from rota.surfaces.cli.root import cli
 
 ADDRESSES = [
@@ -36,6 +38,31 @@ ADDRESSES = [
     "postgres://me:hush@127.0.0.1:1/db",
     "mysql://me:hush@127.0.0.1:1/db?sslpassword=hush",
     "sqlite://me:hush@host/file?sslpassword=hush",
+    "postgresql:me:hush@127.0.0.1:1/db",
+    "postgresql:me:x@hush@127.0.0.1:1/db",
+    "postgresql:/me:hush@127.0.0.1:1/db",
+    "postgresql:///me:hush@127.0.0.1:1/db",
+    "postgresql//me:hush@127.0.0.1:1/db",
+    "postgresql://me@127.0.0.1:1/db?dbname=postgresql://me:hush@h/db",
+    "postgresql:hush@127.0.0.1:1/db",
+    "me:hush@127.0.0.1:1/db",
+    "://me:hush@127.0.0.1:1/db",
+    "s3:me:hush@bucket",
+    "s3//me:hush@bucket",
+    "http:me:hush@127.0.0.1:1",
+]
+SERVERS = [
+    "http://me:hush@127.0.0.1:1",
+    "http://me:x@hush@127.0.0.1:1",
+    "http://me:x%40hush@127.0.0.1:1",
+    "http://me:x/hush@127.0.0.1:1",
+    "http://me:1/hush@127.0.0.1:1",
+    "http://me:x?hush@127.0.0.1:1",
+    "http://me:hush@127.0.0.1:x",
+    "http:me:hush@127.0.0.1:1",
+    "http//me:hush@127.0.0.1:1",
+    "me:hush@127.0.0.1:1",
+    "ftp://me:hush@127.0.0.1:1",
 ]
 
 
@@ -43,7 +70,8 @@ ADDRESSES = [
 def test_an_address_is_shown_without_its_secrets(address: str) -> None:
     said = without_secrets(address)
     assert "hush" not in said
-    assert said.startswith(address.partition(":")[0])
+    scheme = re.match("[a-z0-9]*(?=:/|//)", address)
+    assert said.startswith("" if scheme is None else scheme[0])
     if address.startswith("postgres"):
         try:
             parsed = Address.parse(address)
@@ -83,3 +111,28 @@ def test_no_command_says_a_secret(
     said = result.output + result.stderr + caplog.text + repr(result.exception)
     assert "hush" not in said
     assert command == "config" or result.exit_code
+
+
+@pytest.mark.parametrize("command", ["list", "doctor", "config", "tail", "submit -t x"])
+@pytest.mark.parametrize("server", SERVERS)
+def test_no_command_says_a_secret_of_a_server(
+    server: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bare_folder(monkeypatch, tmp_path)
+    monkeypatch.setenv("ROTA_SERVER", server)
+    with caplog.at_level(logging.DEBUG):
+        result = CliRunner().invoke(cli, command.split(), prog_name="rota")
+    said = result.output + result.stderr + caplog.text + repr(result.exception)
+    assert "hush" not in said
+    assert "unexpected" not in said
+    assert command == "config" or result.exit_code
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES[:3], "postgresql:me:hush@h/db", *SERVERS[:3]])
+def test_a_log_says_no_password_of_an_address(address: str) -> None:
+    assert "hush" not in blotted(f"cannot connect to {address}, which is away")
+    assert "hush" not in blotted(f"cannot connect to '{address}'")

@@ -81,7 +81,7 @@ class Address(NamedTuple):
     def parse(cls, url: str) -> Address:
         _check_quoting(url)
         parts = urlsplit(url)
-        if parts.scheme not in ("postgresql", "postgres"):
+        if parts.scheme not in ("postgresql", "postgres") or not url.partition(":")[2].startswith("//"):
             raise Invalid(
                 "store", f"{without_secrets(url)!r} is not one", "write postgresql://user@host:5432/database"
             )
@@ -233,4 +233,4 @@ def _place(netloc: str, path: str, options: list[tuple[str, str]]) -> str:
     given = dict(options)
     host = netloc.rpartition("@")[2] or given.get("host", "localhost")
     database = unquote(path).removeprefix("/") or given.get("dbname") or given.get("database", "")
-    return f"{database} on {host}" if database else host
+    return f"{without_secrets(database)} on {host}" if database else host

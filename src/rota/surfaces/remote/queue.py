@@ -28,6 +28,7 @@ from ...stores.base import Store
 from .. import files
 from ..python.client import Queue, Report
 from ..python.known_nodes import UnhandledKind
+from ..stores import without_secrets
 from . import wire
 
 if TYPE_CHECKING:
@@ -44,10 +45,11 @@ class RemoteQueue(Queue):
 
     def __init__(self, server: str, key: str | None = None, *, tenant: str = "default") -> None:
         super().__init__(cast(Store, _NoStore()), tenant=tenant)
-        self._server = _checked_address(server)
+        address = _checked_address(server)
+        self._server = without_secrets(address)  # as errors name it
         self._key = key
-        self._client = _client(self._server, key)
-        self._place = f"{self._server}/api/tenants/{quote(self.tenant, safe='')}"
+        self._client = _client(address, key)
+        self._place = f"{address}/api/tenants/{quote(self.tenant, safe='')}"
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -265,12 +267,18 @@ def _refusal(problem: _Problem) -> Refused:
 
 
 def _checked_address(server: str) -> str:
-    parts = urlsplit(server)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Invalid(
-            "server", f"{server!r:.60} is not the address of one", "give one such as https://rota.example.com"
-        )
+    if not _is_address(server):
+        problem = f"{without_secrets(server)!r:.60} is not the address of one"
+        raise Invalid("server", problem, "give one such as https://rota.example.com")
     return server.rstrip("/")
+
+
+def _is_address(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
 
 
 def _client(server: str, key: str | None) -> httpx.AsyncClient:
