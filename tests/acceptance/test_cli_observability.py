@@ -81,11 +81,20 @@ def test_the_port_answers_only_what_it_is_for(folder: Path) -> None:
         up.until("Ctrl-C stops it.")
         with pytest.raises(urllib.error.HTTPError, match="404"):
             scraped(address.replace("/metrics", "/secrets"))
-        with pytest.raises(urllib.error.HTTPError, match="405"):
+        with pytest.raises(urllib.error.HTTPError, match="405") as refused:
             urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=30)
+        assert refused.value.headers["Allow"] == "GET, HEAD"
+        refused.value.close()
+        with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=30) as head:
+            assert (head.status, head.read()) == (200, b"")
+            assert int(head.headers["Content-Length"]) > 0
         found = re.search(r"//(.*):(\d+)/", address)
         assert found is not None
         host, port = found.groups()
+        with socket.create_connection((host, int(port)), timeout=30) as raw:
+            raw.sendall(b"HEAD /secrets HTTP/1.1\r\n\r\n")
+            with raw.makefile("rb") as answered:
+                assert answered.read().endswith(b"Connection: close\r\n\r\n")
         with socket.create_connection((host, int(port)), timeout=30) as greedy:
             greedy.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000)
             assert hung_up(greedy)

@@ -5,8 +5,8 @@ worker. The engine names them. A record that a handler logs, with any logger, ha
 Passwords in addresses and keys are blotted out.
 
 Metrics are served on a port of their own, by the HTTP API, or not at all. On a port of their own, a few lines of HTTP
-answer GET /metrics on the event loop of the roles, and close the connection. The size of a request, its time and the
-number of clients are bounded.
+answer GET and HEAD of /metrics on the event loop of the roles, and close the connection. The size of a request, its
+time and the number of clients are bounded.
 """
 
 from __future__ import annotations
@@ -279,15 +279,20 @@ class _MetricsServer:
     async def _response(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
+        about, body = await self._answered(method, path)
+        return about if method == b"HEAD" else about + body
+
+    async def _answered(self, method: bytes, path: bytes) -> tuple[bytes, bytes]:
         if path != b"/metrics":
             return _response("404 Not Found", TEXT, b"there is only /metrics here\n")
-        if method != b"GET":
-            return _response("405 Method Not Allowed", TEXT, b"GET it\n", "Allow: GET\r\n")
+        if method not in (b"GET", b"HEAD"):
+            return _response("405 Method Not Allowed", TEXT, b"GET it\n", "Allow: GET, HEAD\r\n")
         from ....engine.observe.metrics import CONTENT_TYPE
 
         return _response("200 OK", CONTENT_TYPE, await self._metrics.render(self._store))
 
 
-def _response(status: str, kind: str, body: bytes, more: str = "") -> bytes:
+def _response(status: str, kind: str, body: bytes, more: str = "") -> tuple[bytes, bytes]:
+    """The head of an answer, and its body."""
     about = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{more}"
-    return f"HTTP/1.1 {status}\r\n{about}\r\n".encode() + body
+    return f"HTTP/1.1 {status}\r\n{about}\r\n".encode(), body
