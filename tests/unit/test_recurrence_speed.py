@@ -18,6 +18,8 @@ import pytest
 
 from rota.domain.recurrence import (
     Cron,
+    DstFold,
+    DstGap,
     Interval,
     RRule,
     Timing,
@@ -27,6 +29,7 @@ from rota.domain.recurrence import (
     latest,
     next_after,
 )
+from rota.domain.recurrence.occurrences import compiled
 
 NEW_YORK = "America/New_York"
 NOW = datetime(2026, 5, 5, 5, 5, 5, tzinfo=UTC)
@@ -247,6 +250,62 @@ def test_no_question_about_far_years_takes_long(seed: int) -> None:
             except ValueError as refusal:
                 assert str(refusal).startswith("count: the range is too long"), timing  # noqa: PT017
                 assert year > 2026, timing
+
+
+def by_the_calendar(seed: int) -> RRule:
+    """Some rule with a COUNT that names times of day, read on clocks that change, mostly with a choice for that."""
+    chance = random.Random(seed)
+    frequency = chance.choice(("YEARLY", "MONTHLY", "WEEKLY", "DAILY"))
+    parts = [f"FREQ={frequency}", f"INTERVAL={chance.choice((1, 1, 2, 5))}"]
+    if chance.random() < 0.6:
+        parts.append("BYDAY=" + ",".join(chance.sample(WEEKDAYS, chance.randint(1, 5))))
+    for name, values, odds in (
+        ("BYMONTH", range(1, 13), 0.2),
+        ("BYHOUR", range(24), 0.5),
+        ("BYMINUTE", range(60), 0.5),
+        ("BYSECOND", range(60), 0.3),
+    ):
+        if chance.random() < odds:
+            parts.append(f"{name}=" + ",".join(map(str, chance.sample(values, chance.randint(1, 4)))))
+    if chance.random() < 0.4:
+        parts.append(f"BYSETPOS={chance.choice(('1', '-1', '1,-1', '2'))}")
+    parts.append(f"COUNT={chance.choice((10, 1000, 20_000, 100_000, 1_000_000))}")
+    gap = chance.choice((None, DstGap.BEFORE, DstGap.SKIP))
+    fold = chance.choice((None, DstFold.SECOND, DstFold.BOTH))
+    return RRule(";".join(parts), LONG_AGO, chance.choice((NEW_YORK, "Australia/Lord_Howe")), gap, fold)
+
+
+WORST = [
+    RRule(f"{rule};COUNT={times}", LONG_AGO, "Australia/Lord_Howe", *choices)
+    for rule, times in (
+        ("FREQ=WEEKLY;INTERVAL=5;BYDAY=SU;BYMINUTE=17,43;BYSETPOS=1", 100_000),
+        ("FREQ=WEEKLY;BYDAY=MO,TU;BYSETPOS=1", 410_000),
+        ("FREQ=YEARLY;BYDAY=MO;BYSETPOS=1,-1", 16_000),
+        ("FREQ=DAILY;INTERVAL=2", 1_450_000),
+    )
+    for choices in ((None, None), (DstGap.BEFORE, None), (None, DstFold.SECOND))
+]
+
+
+@pytest.mark.parametrize("timing", [*map(by_the_calendar, range(40)), *WORST], ids=lambda timing: timing.rule)
+def test_no_count_of_a_calendar_rule_takes_long(timing: RRule) -> None:
+    """Each question is answered, or refused in one sentence. All that has been counted is remembered."""
+    compiled.cache_clear()
+    with calls(600_000):  # a tenth of a second, for all of them
+        if refusal_of(timing):
+            return
+        for year in (2026, 2100, 2300, 2400, 5000, 9000, 9990):
+            at = datetime(year, 5, 5, tzinfo=UTC)
+            for question in (next_after, lambda timing, at: latest(timing, LONG_AGO, at)):
+                try:
+                    question(timing, at)
+                except ValueError as refusal:
+                    is_slow = timing.dst_gap or timing.dst_fold or "BYSETPOS" in timing.rule
+                    said = (
+                        f"COUNT would have to be counted over more than {'400' if is_slow else '2,000'} years"
+                    )
+                    assert said in str(refusal)  # noqa: PT017
+                    assert year > (2370 if is_slow else 3970)
 
 
 @pytest.mark.parametrize(
