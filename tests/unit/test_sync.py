@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import rota
@@ -29,10 +30,17 @@ def is_async(value: object) -> bool:
 
 
 def parts(value: object) -> Iterator[object]:
+    """All that is in it, at any depth."""
     yield value
-    if isinstance(value, (list, tuple)):
-        for each in value:
-            yield from parts(each)
+    inner: Iterable[object] = ()
+    if isinstance(value, Mapping):
+        inner = (*value.keys(), *value.values())
+    elif isinstance(value, msgspec.Struct):
+        inner = [getattr(value, name) for name in value.__struct_fields__]
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inner = value
+    for each in inner:
+        yield from parts(each)
 
 
 app = rota.App()
@@ -263,6 +271,12 @@ def test_nothing_that_a_queue_gives_out_is_async(queue: rota.sync.Queue) -> None
         with prepared() as fresh:
             for part in parts(call(fresh)):
                 assert not is_async(part), f"{name} gave out {part!r}"
+
+
+def test_the_walk_finds_what_is_async_at_any_depth(queue: rota.sync.Queue) -> None:
+    hidden = vars(queue)["_queue"]
+    for value in ({"a": [hidden]}, {hidden: 1}, rota.RetryPolicy(multiplier=hidden), [({"b": hidden},)]):
+        assert any(map(is_async, parts(value)))
 
 
 def test_an_artifact_is_read_without_an_event_loop(queue: rota.sync.Queue, tmp_path: Path) -> None:
