@@ -820,7 +820,7 @@ async def test_a_task_in_the_line_of_a_paused_queue_says_so(world: World) -> Non
 @on_any_store
 async def test_a_key_without_a_number_takes_no_limit_away(world: World) -> None:
     await world.queue.limit_kind("work", concurrency=1, key="customer")
-    with pytest.raises(rota.Invalid, match=r"^limit: it limits nothing; give concurrency, rate, or both"):
+    with pytest.raises(rota.Invalid, match=r"^key: it limits nothing; give concurrency, rate, or both"):
         await world.queue.limit_kind("work", key="client")
     assert await world.queue.task_limits() == {"kind:work": rota.Limit(concurrency=1, key="customer")}
 

@@ -66,7 +66,7 @@ def check_limit(field: str, value: object) -> Limit:
     prefix = f"{field}." if field else ""
     at_once, rate, key = value.concurrency, value.rate, value.key
     if at_once is None and rate is None:
-        raise Invalid(field, "it limits nothing", "give concurrency, rate, or both")
+        raise Invalid(field or "key", "it limits nothing", "give concurrency, rate, or both")
     return Limit(
         concurrency=None
         if at_once is None

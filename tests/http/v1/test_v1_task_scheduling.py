@@ -38,9 +38,9 @@ def test_a_schedule_has_parameters_of_its_own_which_must_fit(api: Api) -> None:
     schema = {"type": "object", "properties": {"day": {"type": "integer"}}, "required": ["day"]}
     task = api.task(parameters_schema=schema)
     path, hourly = f"{task.path}/$schedule", {"schedule_type": "interval", "interval_seconds": 3600}
-    assert api.refused("POST", path, hourly)["detail"] == "input.day: it is missing"
+    assert api.refused("POST", path, hourly)["detail"] == "parameters.day: it is missing"
     wrong = api.refused("POST", path, hourly | {"parameters": {"day": "one"}})
-    assert wrong["detail"] == "input.day: expected integer, got 'one'"
+    assert wrong["detail"] == "parameters.day: expected integer, got 'one'"
     made = task.schedule(**hourly, parameters={"day": 1})
     assert made["parameters"] == {"day": 1}
     assert task.look(made) == made
@@ -55,7 +55,7 @@ def test_parameters_that_the_function_cannot_take_are_refused(still: Api) -> Non
     hourly = {"schedule_type": "interval", "interval_seconds": 3600, **wrong}
     for path, body in (("$execute", wrong), ("$execute", later), ("$schedule", hourly)):
         refused = still.refused("POST", f"{task.path}/{path}", body)
-        assert refused["detail"] == "input.keep: expected a whole number, got 'long'"
+        assert refused["detail"] == "parameters.keep: expected a whole number, got 'long'"
 
 
 def test_list_schedules_for_task(still: Api) -> None:
