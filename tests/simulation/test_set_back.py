@@ -422,10 +422,25 @@ async def test_the_clock_of_the_store_may_be_set_back_alone(world: World) -> Non
     jumps: list[timedelta] = []
     watch = JumpWatch(world.clock, world.signals.append, jumps.append)
     for seconds in (3600, 3601, 3600, 0, 1):
-        watch.look(START + seconds * SECOND)
-        watch.look(None)
+        watch.look("scheduler", START + seconds * SECOND)
+        watch.look("scheduler")
     assert jumps == [-HOUR]
     assert world.signals == [], "that of this machine did not jump"
+
+
+async def test_an_answer_that_came_late_is_no_step_back(world: World) -> None:
+    """The sweep waited for a row, and the ticks went on meanwhile."""
+    jumps: list[timedelta] = []
+    watch = JumpWatch(world.clock, world.signals.append, jumps.append)
+    for role, seconds in (
+        ("janitor", 0),
+        ("scheduler", 10),
+        ("janitor", 1),
+        ("scheduler", 11),
+        ("janitor", 2),
+    ):
+        watch.look(role, START + seconds * SECOND)
+    assert jumps == []
 
 
 async def test_what_could_not_be_brought_back_is_tried_again(world: World) -> None:

@@ -202,7 +202,7 @@ class Node:
     async def run_once(self) -> timedelta:
         """One pass of every role; the shortest delay that any of them returned."""
         delays: list[timedelta | None] = []
-        self.jump_watch.look(None)
+        self.jump_watch.look("one pass")
         await self.set_back.run_once()
         if self.scheduler is not None:
             delays.append(await self.scheduler.run_once())

@@ -61,7 +61,7 @@ class Janitor:
         clock: Clock,
         observe: Observer,
         *,
-        look_for_jumps: LookForJumps = lambda _: None,
+        look_for_jumps: LookForJumps = lambda *_: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -86,7 +86,7 @@ class Janitor:
 
     async def run_once(self) -> timedelta:
         """One sweep. At once again if it found anything; else when the next record falls due."""
-        self._look_for_jumps(None)
+        self._look_for_jumps("janitor", None)
         try:
             return await self._hold_off_or_sweep()
         except Unavailable as error:
@@ -117,7 +117,7 @@ class Janitor:
         ran_out_by, valid_until = self._judgement()
         work = sweep(BATCH, ran_out_by=ran_out_by, valid_until=valid_until)
         swept = await self._store.transact(work, CommitOptions(may_be_stale=True))
-        self._look_for_jumps(swept.at)
+        self._look_for_jumps("janitor", swept.at)
         for task in (*swept.returned, *swept.expired):
             self._observe(TaskMoved(task))
         if ran_out_by is not None and not swept.returned:

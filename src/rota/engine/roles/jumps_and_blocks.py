@@ -14,7 +14,8 @@ from ..observe.telemetry import ClockJumped, LoopBlocked, Observer
 
 EVERY = timedelta(seconds=1)
 NO_STEP = timedelta(seconds=2)
-LookForJumps = Callable[[datetime | None], None]
+LookForJumps = Callable[[str, datetime | None], None]
+"""A role names itself, and says as of when the store has answered it, if it has."""
 
 
 class JumpWatch:
@@ -25,23 +26,26 @@ class JumpWatch:
         self._detector = JumpDetector(clock)
         self._observe = observe
         self._on_jump = on_jump
-        self._answered_at: datetime | None = None
+        self._answered_at: dict[str, datetime] = {}
 
     async def run_once(self) -> timedelta:
-        self.look(None)
+        self.look("jump watch")
         return self.every
 
-    def look(self, answered_at: datetime | None) -> None:
+    def look(self, role: str, answered_at: datetime | None = None) -> None:
         """A role that is about to compare times with the clock calls it, too, since it cannot wait for the next
-        round. `answered_at` is as of when the store answered it: its clock may be another, and be set back."""
+        round. `answered_at` is as of when the store answered it: its clock may be another, and be set back. Only the
+        rounds of one role come one after the other; those of two may be answered in any order."""
         jump = self._detector.observe()
-        before, self._answered_at = self._answered_at, answered_at or self._answered_at
+        before = self._answered_at.get(role)
+        if answered_at:
+            self._answered_at[role] = answered_at
         if jump:
             self._observe(ClockJumped(jump))
         elif answered_at and before and answered_at < before - NO_STEP:
             jump = answered_at - before
         if jump:
-            self._answered_at = None
+            self._answered_at.clear()
             self._on_jump(jump)
 
 

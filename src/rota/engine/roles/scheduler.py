@@ -36,7 +36,7 @@ class Scheduler:
         store: Store,
         observe: Observer,
         *,
-        look_for_jumps: LookForJumps = lambda _: None,
+        look_for_jumps: LookForJumps = lambda *_: None,
         early: timedelta = NOW,
     ) -> None:
         self.jumped = False
@@ -56,9 +56,11 @@ class Scheduler:
         if not self._has_zones:
             await self._refresh_zones()
         await self._until_due()
-        self._look_for_jumps(None)  # a hint may come before the next look of whoever watches the clock
+        self._look_for_jumps(
+            "scheduler", None
+        )  # a hint may come before the next look of whoever watches the clock
         tick = await self._tick_and_claim()
-        self._look_for_jumps(tick.at)
+        self._look_for_jumps("scheduler", tick.at)
         if not tick.is_locked:
             self._locked.reset()
         self._is_behind = tick.is_more_due
