@@ -88,7 +88,19 @@ async def test_a_running_scheduler_goes_on_after_a_step_back(
 
 @on_any_store
 @pytest.mark.parametrize("options", [*QUICK, {"rrule": "FREQ=MINUTELY;COUNT=100"}], ids=str)
-@pytest.mark.parametrize("rest", ["paused", "draft", "paused later", "deleted"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "paused",
+        "draft",
+        "paused later",
+        "deleted",
+        "edited",
+        "edited to be active",
+        "paused after",
+        "deleted after",
+    ],
+)
 async def test_what_was_at_rest_meanwhile_begins_when_it_is_activated(
     world: World, options: dict[str, Any], rest: str
 ) -> None:
@@ -99,11 +111,21 @@ async def test_what_was_at_rest_meanwhile_begins_when_it_is_activated(
         await world.queue.pause_schedule("s")
     if rest == "deleted":
         await world.queue.delete_schedule("s")
+    if rest.startswith("edited"):
+        await world.queue.pause_schedule("s")
     back(world)
+    if rest == "edited":
+        await world.queue.update_schedule("s", description="seen after the step, before any node")
+    if rest == "paused after":
+        await world.queue.pause_schedule("s")
+    if rest == "deleted after":
+        await world.queue.delete_schedule("s")
     async with world.running():
         await asyncio.sleep(5)
-        if rest == "deleted":
+        if rest.startswith("deleted"):
             await world.queue.restore_schedule("s")
+        elif rest == "edited to be active":
+            await world.queue.update_schedule("s", status="active")
         else:
             await world.queue.resume_schedule("s")
         await asyncio.sleep(190)
@@ -112,6 +134,17 @@ async def test_what_was_at_rest_meanwhile_begins_when_it_is_activated(
         before = await world.queue.get_schedule("s")
         resumed = await world.queue.resume_schedule("s")
     assert resumed.timing == before.timing, "brought back once"
+
+
+@on_any_store
+async def test_an_edit_before_any_node_has_looked_plans_from_now(world: World) -> None:
+    """What it has written shows no longer that the clock was ahead."""
+    ahead(world)
+    await world.schedule(interval=60)
+    back(world)
+    edited = await world.queue.update_schedule("s", description="an edit that is not about times")
+    assert edited.next_run_at is not None
+    assert edited.next_run_at <= world.clock.now() + MINUTE
 
 
 async def test_an_interval_that_is_to_begin_later_keeps_its_anchor(world: World) -> None:

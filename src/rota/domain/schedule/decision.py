@@ -322,11 +322,16 @@ def _first_excluded(schedule: Schedule, after: datetime, nominal: datetime) -> d
 
 
 def replanned(schedule: Schedule, now: datetime) -> Schedule:
-    """Planned from now, whatever was planned before. If a clock wrote it that was ahead and has been set back since,
-    what began with a creation in the future begins now. An interval keeps to its grid, so that a time that had its run
-    is known by its id."""
+    """Planned from now, whatever was planned before."""
+    return planned(replace(brought_back(schedule, now), updated_at=now), now)
+
+
+def brought_back(schedule: Schedule, now: datetime) -> Schedule:
+    """If a clock wrote it that was ahead and has been set back since, what began with a creation in the future begins
+    now. An interval keeps to its grid, so that a time that had its run is known by its id. Whoever writes a schedule
+    asks for this first, since afterwards nothing shows that it was written ahead."""
     if not is_from_the_future(schedule.updated_at, now):
-        return planned(replace(schedule, updated_at=now), now)
+        return schedule
     timing = schedule.timing
     match timing:
         case After(_, _, delay):
@@ -336,7 +341,8 @@ def replanned(schedule: Schedule, now: datetime) -> Schedule:
             timing = Several(tuple(_begun_again(part, schedule, now) for part in timings))
         case _:
             timing = _begun_again(timing, schedule, now)
-    return planned(replace(schedule, timing=timing, updated_at=now), now)
+    brought = replace(schedule, timing=timing, updated_at=now)
+    return planned(brought, now) if schedule.status is ScheduleStatus.ACTIVE else brought
 
 
 def _begun_again(timing: Simple, schedule: Schedule, now: datetime) -> Simple:

@@ -63,7 +63,7 @@ from ..recurrence import (
 from ..task import check_function_kind
 from .backfill import cancel as cancel_backfill
 from .calendars import check_rolling
-from .decision import planned, put_off_anew, replanned, resumed
+from .decision import brought_back, planned, put_off_anew, replanned, resumed
 from .run import failures_in_a_row
 from .watching import look_soon, watched
 
@@ -298,6 +298,7 @@ def edit(
     values = _changed(schedule, changes, now, limits, is_begun=is_begun)
     if not values:
         return schedule
+    schedule = brought_back(schedule, now)
     status = values.pop("status", None)
     edited = replace(schedule, **values, updated_at=now, updated_by=actor)
     when = _WHEN & values.keys()
@@ -317,7 +318,7 @@ def governed(schedule: Schedule, calendars: tuple[Covered, ...], now: datetime) 
     they left no time goes on if they leave one again."""
     if calendars == schedule.calendars:
         return schedule
-    changed = replace(schedule, calendars=calendars)
+    changed = replace(brought_back(schedule, now), calendars=calendars)
     can_fire = schedule.status is ScheduleStatus.ACTIVE or schedule.ended_by_calendars
     if schedule.deleted_at is not None or not can_fire:
         return changed
@@ -371,7 +372,7 @@ def delete(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     _check_living(schedule)
     filling = schedule.backfill
     gone = replace(
-        _without_line(_without_causes(schedule), now),
+        _without_line(_without_causes(brought_back(schedule, now)), now),
         backfill=filling and cancel_backfill(filling, now, "the schedule was deleted"),
         deleted_at=now,
         next_run_at=None,
@@ -456,7 +457,7 @@ def _stopped(
 ) -> Schedule:
     is_paused = status is ScheduleStatus.PAUSED
     stopped = replace(
-        _without_causes(schedule),
+        _without_causes(brought_back(schedule, now)),
         status=status,
         next_run_at=None,
         due_at=None,

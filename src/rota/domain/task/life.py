@@ -383,9 +383,9 @@ def archive(task: Task, now: datetime, actor: str) -> Task:
 
 def brought_back(task: Task, now: datetime, wakes_at: datetime | None = None) -> Task:
     """After the clock was set back: what was written while it was ahead counts from now. A task that waits becomes
-    ready as long after now as it was to wait; one that was submitted for a later time keeps that time, and one that a
-    rate has given a moment asks for another. A workflow that is parked goes on at `wakes_at`, if that is sooner.
-    A lease lasts as long as it was given for."""
+    ready as long after now as it was to wait; one that a rate has given a moment asks for another; any other that was
+    submitted for a later time keeps that time. A workflow that is parked goes on at `wakes_at`, if that is sooner. A
+    lease lasts as long as it was given for."""
     change = _change(task, now, task.status, "scheduler", ChangeType.CLOCK_SET_BACK)
     if task.status is TaskStatus.RUNNING and task.lease_expires_at is not None:
         lease = max(task.lease_expires_at - task.updated_at, timedelta(0))
