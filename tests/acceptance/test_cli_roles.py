@@ -124,9 +124,7 @@ def test_up_runs_tasks_and_schedules_and_says_so(folder: Path) -> None:
 
 def test_a_worker_with_a_handler_that_never_ends_still_ends(folder: Path) -> None:
     task = rota("submit -t hang").stdout.strip()
-    with Process(
-        "worker shop:app --shutdown-timeout 100ms --queues default --concurrency 2", folder
-    ) as worker:
+    with Process("worker shop:app --shutdown-timeout 3s --queues default --concurrency 2", folder) as worker:
         worker.until("started   hang")
         assert worker.end(signal.SIGINT) == 0
     back = document(f"status {task}")
@@ -136,7 +134,7 @@ def test_a_worker_with_a_handler_that_never_ends_still_ends(folder: Path) -> Non
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
 def test_a_pass_that_is_stopped_hands_back_what_runs(folder: Path, asked: signal.Signals) -> None:
     task = rota("submit -t hang --max-retries 0").stdout.strip()
-    with Process("tick shop:app --shutdown-timeout 100ms", folder) as tick:
+    with Process("tick shop:app --shutdown-timeout 3s", folder) as tick:
         tick.until("started   hang")
         assert tick.end(asked) == 130
     back = document(f"status {task}")

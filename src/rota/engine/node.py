@@ -422,6 +422,8 @@ class Worker(Node):
         await super()._end_passes(passing)
 
     async def _hand_back(self) -> None:
+        if not self._stop.is_set():  # a pass has failed: handlers have as long as after a stop
+            self._patient_until = self.queue.clock.monotonic() + self._patience.total_seconds()
         if not self.tasks.is_idle or self.tasks.may_hold_more:
             with guarded_loop():
                 async with self._kept():

@@ -199,7 +199,7 @@ class TaskWorker:
             queues=self._queues,
             tenant=self._tenant,
             is_running=bool(self._running),
-            begun=frozenset(self._begun()),
+            begun=self._begun(),
             unanswered=unanswered,
         )
         traced_since = self._queue.clock.now() if tracing.is_on() else None
@@ -217,7 +217,7 @@ class TaskWorker:
         if claimed.cancelling:
             self._cancel(set(claimed.cancelling))
         is_late = self._queue.clock.monotonic() - asked >= self._lease.total_seconds()
-        begun = self._begun() if claimed.tasks else set()  # others than when it was asked
+        begun = self._begun() if claimed.tasks else frozenset()  # others than when it was asked
         for task in claimed.tasks:
             is_cancelled = task.cancel_requested and not task.is_workflow
             if is_late or not self.accepting or is_cancelled or task.id in begun:
@@ -230,9 +230,9 @@ class TaskWorker:
             return None  # full: the next claim follows when a handler ends
         return (ask, claimed.at) if free else None
 
-    def _begun(self) -> set[str]:
+    def _begun(self) -> frozenset[str]:
         """The tasks of which an attempt has begun here and not ended."""
-        return {execution.task.id for execution in (*self._running, *self._overrunning)}
+        return frozenset(execution.task.id for execution in (*self._running, *self._overrunning))
 
     async def _next_at(self, ask: Claim, at: datetime) -> datetime | None:
         """Asked when the handlers have been started: they need not wait for it."""

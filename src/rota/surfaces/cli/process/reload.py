@@ -51,6 +51,8 @@ def run_reloading(session: Session, arguments: Sequence[str]) -> None:
     try:
         for changes in listening:
             edited = watched(folder, (Path(path) for _, path in changes))
+            if stop.is_set():
+                break
             if child is None:  # not sooner: an edit after it has read the code would not be heard
                 child = _Child(arguments)
             elif edited:
