@@ -45,7 +45,7 @@ SIGNALS_KEPT = 10_000
 _USUAL = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"})
 _SECRETS = (
     (re.compile(r"\b(rota_[0-9a-f]{32})_[\w-]+"), r"\1_…"),
-    (re.compile(r"(\w:/*[^\s:/@\"']*):[^\s\"']+@"), r"\1:…@"),
+    (re.compile(r"(\w:/*[^\s:/@\"']{0,255}):[^\s\"']{1,255}@"), r"\1:…@"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 …"),
     (
         re.compile(r"(?i)((?:api[-_]?key|password|passwd|secret|token)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]+"),
