@@ -53,13 +53,13 @@ async def overview(tx: Tx, tenant: str) -> Overview:
     due = [each for each in due if each.next_run_at is not None]  # others only end their pause then
     failed = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.FAILED), AT_MOST)
     running = await tx.find(TaskList(tenant=tenant, at=now, status=TaskStatus.RUNNING), AT_MOST)
-    waiting = await tx.find(ReadyTasks(at=now - WAITS_LONG, tenant=tenant), AT_MOST)
+    waiting = await tx.find(ReadyTasks(at=now - WAITS_LONG, tenant=tenant), LOOKED_AT)
     ids = {task.schedule_id for task in (*failed, *running) if task.schedule_id is not None}
     return Overview(
         at=now,
         open_schedules=await tx.count(OpenSchedules(tenant=tenant)),
         late=[each for each in due if each.due_at and each.due_at <= now - LATE][:AT_MOST],
-        waiting=[each for each in waiting if not each.is_expired_at(now)],
+        waiting=[each for each in waiting if not each.is_expired_at(now)][:AT_MOST],
         lost=_of(tenant, await tx.find(LostLeases(at=now), LOOKED_AT))[:AT_MOST],
         failed=[each for each in failed if each.updated_at > now - RECENT],
         running=running,
