@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import rota
 from rota.domain.model import Task
 
 __all__ = ["Bench", "on_bench"]
+
+LATER = rota.RetryPolicy(initial=timedelta(minutes=1), maximum=timedelta(minutes=1))
+"""No retry comes while the first attempt is looked at, however busy the machine is."""
 
 
 class Bench:
@@ -29,7 +33,13 @@ class Bench:
     async def template(
         self, runtime: str, command: Any, input: dict[str, Any] | None = None, **fields: Any
     ) -> Task:
-        wanted: Any = {"runtime": runtime, "command": command, "max_retries": 0, **fields}
+        wanted: Any = {
+            "runtime": runtime,
+            "command": command,
+            "max_retries": 0,
+            "retry_policy": LATER,
+            **fields,
+        }
         made = await self.queue.create_template(None, **wanted)
         return await self.done(await self.queue.execute_template(made.id, input))
 
