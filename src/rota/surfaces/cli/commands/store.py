@@ -385,7 +385,9 @@ def _workflows(troubles: Sequence[str]) -> list[Finding]:
 def _from_the_future(ahead: Sequence[Schedule | Task], now: datetime) -> Finding:
     names = [_dated(record, now) for record in ahead]
     found = f"{_count(ahead)} from the future, written by a clock that was ahead: {_names(names)}"
-    advice = "a scheduler plans them anew, from now, when it sees the clock go back and when it starts: start `rota up`"
+    advice = (
+        "a worker or a scheduler brings them back when it starts, or sees the clock go back: start `rota up`"
+    )
     return Finding("future", False, found, advice)
 
 
