@@ -12,6 +12,7 @@ import rota
 from rota import TaskStatus
 from rota.engine.executor import StopReason
 from rota.engine.observe.telemetry import Observation, TaskStarted
+from simulation.faults import FaultyStore
 from worlds import MINUTE, SECOND, START, World
 
 
@@ -83,6 +84,33 @@ async def test_passes_that_end_by_themselves_say_so(world: World) -> None:
 
     assert await worker.run_passes(passes())
     assert done == [1]
+
+
+async def test_a_renewal_without_an_answer_holds_up_no_stop(world: World) -> None:
+    """Its workflow waits meanwhile, so nobody needs it any more."""
+    asked = asyncio.Event()
+
+    class Silent(FaultyStore):
+        async def transact(self, work: Any, *options: Any) -> Any:
+            if work.__qualname__.startswith("renew_leases"):
+                asked.set()
+                await asyncio.Event().wait()
+            return await super().transact(work, *options)
+
+    @world.app.workflow("waits")
+    async def waits(ctx: rota.Workflow) -> None:
+        await ctx.step(asked.wait, name="long")
+        await ctx.sleep(100 * MINUTE)
+
+    task = await world.queue.start_workflow("waits")
+    queue = rota.Queue(Silent(world.store, lambda number: None), clock=world.clock)
+    worker = rota.Worker(queue, world.app, lease=30)
+    running = asyncio.create_task(worker.run(handle_signals=False))
+    await world.at(MINUTE)
+    assert (await world.queue.get(task.id)).waits_for
+    worker.stop()
+    async with asyncio.timeout(10):
+        await running
 
 
 async def test_a_handler_that_is_cancelled_ends_as_cancelled(world: World) -> None:

@@ -501,9 +501,9 @@ class Worker(Node):
     async def _kept(self) -> AsyncIterator[None]:
         """Keep up what must go on until the last result is settled: leases are renewed, and what is held up is tried
         again."""
-        stop, tasks = asyncio.Event(), self.tasks
+        never, tasks = asyncio.Event(), self.tasks
         loops = [
-            asyncio.create_task(self._keep(name, role, NoHints(), wake, stop), name=f"rota-{name}")
+            asyncio.create_task(self._keep(name, role, NoHints(), wake, never), name=f"rota-{name}")
             for name, role, wake in (
                 ("worker's leases", tasks.leases, tasks.leases.wake),
                 ("worker's blocked results", tasks.blocked, tasks.blocked.wake),
@@ -511,15 +511,9 @@ class Worker(Node):
         ]
         try:
             yield
-        except BaseException:
+        finally:  # nothing is held any more, or the store takes nothing and it is given up
             for loop in loops:
                 loop.cancel()
-            raise
-        finally:
-            stop.set()
-            if not tasks.is_idle:  # the store takes nothing: what is held is given up
-                for loop in loops:
-                    loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
 
     def _longest_rest(self) -> timedelta:
