@@ -136,3 +136,14 @@ def test_no_command_says_a_secret_of_a_server(
 def test_a_log_says_no_password_of_an_address(address: str) -> None:
     assert "hush" not in blotted(f"cannot connect to {address}, which is away")
     assert "hush" not in blotted(f"cannot connect to '{address}'")
+
+
+def test_a_log_says_no_password_however_long() -> None:
+    """Those of a cloud's identity service have a thousand characters and more."""
+    assert blotted(f"postgresql://me:{'hush:' * 400}@h/db is away") == "postgresql://me:…@h/db is away"
+
+
+def test_a_log_takes_a_word_of_a_megabyte() -> None:
+    """By the square of its length it would take hours."""
+    for word in ("a:" * 500_000, "a:b:" * 250_000, "a" + ":/" * 500_000, "a@" * 500_000):
+        assert blotted(word) == word

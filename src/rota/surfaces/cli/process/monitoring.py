@@ -45,13 +45,14 @@ SIGNALS_KEPT = 10_000
 _USUAL = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"})
 _SECRETS = (
     (re.compile(r"\b(rota_[0-9a-f]{32})_[\w-]+"), r"\1_…"),
-    (re.compile(r"(\w:/*[^\s:/@\"']{0,255}):[^\s\"']{1,255}@"), r"\1:…@"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 …"),
     (
         re.compile(r"(?i)((?:api[-_]?key|password|passwd|secret|token)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]+"),
         r"\1…",
     ),
 )
+_WORD = re.compile(r"[^\s\"']+")
+_PASSWORD = re.compile(r"(\w:/*[^:/@]*):.+")
 _SECRET_NAMES = re.compile(r"(?i)password|passwd|secret|token|authorization|api_?key")
 _COLOURS = {"WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
@@ -135,9 +136,16 @@ class Lines(logging.Formatter):
 
 def without_secrets(text: str) -> str:
     """Passwords in addresses, keys in headers: what must not be in a log even if someone logs it."""
+    text = _WORD.sub(_without_password, text)
     for pattern, blotted in _SECRETS:
         text = pattern.sub(blotted, text)
     return text
+
+
+def _without_password(word: re.Match[str]) -> str:
+    """Of `scheme:user:password@host`. A password may be of any length, and have colons and more of `@`."""
+    before, at, host = word[0].rpartition("@")
+    return _PASSWORD.sub(r"\1:…", before, count=1) + at + host
 
 
 def _plain(value: Any) -> Any:
