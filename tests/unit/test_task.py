@@ -457,7 +457,7 @@ def test_what_handlers_say_is_made_storable() -> None:
         assert b"\\udce9" in msgspec.json.encode(task)
 
 
-@pytest.mark.parametrize("delay", [float("nan"), float("inf"), 1e30, "5", None])
+@pytest.mark.parametrize("delay", [float("nan"), float("inf"), 1e30, "5", True, None])
 def test_a_handler_learns_at_once_that_its_delay_is_unusable(delay: Any) -> None:
     with pytest.raises(Invalid, match=r"^delay_seconds: it is not a usable delay; give a number of seconds"):
         RescheduleError(delay_seconds=delay)

@@ -277,6 +277,6 @@ class RescheduleError(HandlerError):
 
 def _seconds(field: str, value: float) -> float:
     """Refused here, on the handler's own line, rather than when its answer is to be stored."""
-    if not isinstance(value, (int, float)) or not abs(value) <= 3_153_600_000:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 3_153_600_000:
         raise Invalid(field, "it is not a usable delay", "give a number of seconds, at most 100 years")
     return value
