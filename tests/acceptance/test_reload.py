@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from command_line import Process, document, rota
 from rota.surfaces.cli.process.reload import watched
 
@@ -23,6 +25,8 @@ async def long() -> str:
 """
 
 TELLS_WHAT_IT_DOES = """
+import os
+import signal
 import subprocess
 
 import watchfiles
@@ -39,6 +43,8 @@ def telling_watch(*args, **options):
     listening = watch(*args, **options)
     first = next(listening)
     print("listens")
+    if {is_stopped}:
+        os.kill(os.getpid(), signal.SIGINT)
     yield first
     yield from listening
 
@@ -83,8 +89,17 @@ def test_it_listens_before_the_app_is_read(tmp_path: Path) -> None:
     """Else an edit after that would not be heard."""
     (tmp_path / "shop.py").write_text(APP.format(waits=True))
     line = f"up shop:app --reload --store sqlite:///{tmp_path}/rota.db"
-    with Process(line, tmp_path, before=TELLS_WHAT_IT_DOES) as process:
+    with Process(line, tmp_path, before=TELLS_WHAT_IT_DOES.format(is_stopped=False)) as process:
         process.until("starts")
         assert process.lines == ["listens", "starts"]
         process.until("Ctrl-C stops it")
         assert process.end(signal.SIGINT) == 0
+
+
+def test_stopped_before_the_app_is_read_it_reads_none(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(APP.format(waits=True))
+    line = f"up shop:app --reload --store sqlite:///{tmp_path}/rota.db"
+    with Process(line, tmp_path, before=TELLS_WHAT_IT_DOES.format(is_stopped=True)) as process:
+        assert process.wait() == 0
+        with pytest.raises(AssertionError, match=r"'starts' was not said; these lines were:\nlistens$"):
+            process.until("starts")

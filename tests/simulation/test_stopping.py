@@ -73,6 +73,25 @@ async def test_passes_that_are_stopped_or_fail_hand_back_what_they_leave_running
         await world.queue.cancel(task.id)
 
 
+async def test_a_pass_that_fails_leaves_handlers_the_time_to_finish(world: World) -> None:
+    @world.app.task("long")
+    async def long() -> str:
+        await asyncio.sleep(MINUTE.total_seconds())
+        return "all of it"
+
+    task = await world.queue.submit("long")
+    worker = world.worker(shutdown_timeout=2 * MINUTE)
+
+    async def passes() -> None:
+        await worker.tasks.run_once()
+        raise OSError("the store is away")
+
+    with pytest.raises(OSError, match="away"):
+        await worker.run_passes(passes())
+    ended = await world.queue.get(task.id)
+    assert (ended.status, ended.output) == (TaskStatus.COMPLETED, "all of it")
+
+
 async def test_passes_that_end_by_themselves_say_so(world: World) -> None:
     done: list[int] = []
     world.app.task("note")(done.append)
