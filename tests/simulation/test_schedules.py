@@ -11,7 +11,7 @@ import pytest
 
 import rota
 from rota import RunReason, RunStatus, RunTrigger, ScheduleStatus, TaskStatus
-from rota.engine.commands import fire_due, tick
+from rota.engine.commands import Tick, fire_due, tick
 from rota.engine.observe.telemetry import ClockJumped
 from rota.engine.roles import scheduler
 from rota.engine.roles.scheduler import Scheduler
@@ -285,6 +285,36 @@ async def test_a_jump_is_forgotten_after_its_tick(world: World) -> None:
     *missed, latest = (await world.ledger("s"))[:10]
     assert ({row.reason for row in missed}, latest.reason) == ({RunReason.MISSED}, None)
     assert {row.reason for row in (await world.ledger("s"))[10:]} == {None}, "a plain delay: each fires"
+
+
+@pytest.mark.parametrize("seen_by", ["another", "itself"])
+async def test_a_jump_during_a_tick_is_for_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, seen_by: str
+) -> None:
+    """The tick has found nothing, since the clock was set ahead after its commit."""
+    await world.schedule(interval=1, overlap_policy="allow", misfire_grace=60)
+
+    def jumped() -> None:
+        world.clock.step(10 * SECOND)
+        scheduler.jumped = True
+
+    def look_for_jumps(role: str, answered_at: datetime | None) -> None:
+        if seen_by == "itself" and answered_at == START:
+            jumped()
+
+    async def ticked() -> Tick:
+        tick = await tick_now()
+        if seen_by == "another" and tick.at == START:
+            jumped()
+        return tick
+
+    scheduler = Scheduler(world.queue.store, lambda signal: None, look_for_jumps=look_for_jumps)
+    tick_now = scheduler._tick_now
+    monkeypatch.setattr(scheduler, "_tick_now", ticked)
+    for _ in range(5):
+        await scheduler.run_once()
+    *missed, latest = await world.ledger("s")
+    assert ({row.reason for row in missed}, latest.reason) == ({RunReason.MISSED}, None)
 
 
 async def test_a_jump_is_remembered_for_all_that_was_due_then(

@@ -56,17 +56,17 @@ class Scheduler:
         if not self._has_zones:
             await self._refresh_zones()
         await self._until_due()
-        self._look_for_jumps(
-            "scheduler", None
-        )  # a hint may come before the next look of whoever watches the clock
+        self._look_for_jumps("scheduler", None)  # a hint may come before whoever watches the clock does
+        has_jumped = self.jumped
         tick = await self._tick_and_claim()
+        if has_jumped and not tick.schedules:
+            self.jumped = False  # not if it was seen meanwhile, or below: that is for the next tick
         self._look_for_jumps("scheduler", tick.at)
         if not tick.is_locked:
             self._locked.reset()
         self._is_behind = tick.is_more_due
         if tick.schedules:
             return NOW
-        self.jumped = False
         self._next_at = tick.next_at
         longest = self._locked.next() if tick.is_locked else LOOK_AGAIN
         if tick.next_at is None:
