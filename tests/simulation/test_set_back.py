@@ -99,6 +99,7 @@ async def test_a_running_scheduler_goes_on_after_a_step_back(
         "edited to be active",
         "paused after",
         "deleted after",
+        "paused and deleted",
     ],
 )
 async def test_what_was_at_rest_meanwhile_begins_when_it_is_activated(
@@ -107,9 +108,9 @@ async def test_what_was_at_rest_meanwhile_begins_when_it_is_activated(
     handle(world)
     ahead(world)
     await world.schedule(**options, status=rest if rest in ("paused", "draft") else "active")
-    if rest == "paused later":
+    if rest in ("paused later", "paused and deleted"):
         await world.queue.pause_schedule("s")
-    if rest == "deleted":
+    if rest in ("deleted", "paused and deleted"):
         await world.queue.delete_schedule("s")
     if rest.startswith("edited"):
         await world.queue.pause_schedule("s")
@@ -122,8 +123,10 @@ async def test_what_was_at_rest_meanwhile_begins_when_it_is_activated(
         await world.queue.delete_schedule("s")
     async with world.running():
         await asyncio.sleep(5)
-        if rest.startswith("deleted"):
+        if "deleted" in rest:
             await world.queue.restore_schedule("s")
+        if rest.startswith("deleted"):
+            pass
         elif rest == "edited to be active":
             await world.queue.update_schedule("s", status="active")
         else:
@@ -145,6 +148,49 @@ async def test_an_edit_before_any_node_has_looked_plans_from_now(world: World) -
     edited = await world.queue.update_schedule("s", description="an edit that is not about times")
     assert edited.next_run_at is not None
     assert edited.next_run_at <= world.clock.now() + MINUTE
+
+
+@on_any_store
+async def test_a_backfill_before_any_node_has_looked_plans_from_now(world: World) -> None:
+    ahead(world)
+    await world.schedule(interval=60)
+    back(world)
+    await world.queue.backfill("s", START - HOUR, START)
+    begun = await world.queue.get_schedule("s")
+    assert begun.next_run_at is not None
+    assert begun.next_run_at <= world.clock.now() + MINUTE
+    ahead(world)
+    await world.queue.update_schedule("s", interval=120)
+    back(world)
+    await world.queue.cancel_backfill("s")
+    ended = await world.queue.get_schedule("s")
+    assert ended.next_run_at is not None
+    assert ended.next_run_at <= world.clock.now() + 2 * MINUTE
+
+
+async def test_a_time_that_waited_is_started_before_any_node_has_looked(world: World) -> None:
+    """By the end of the run before. The schedule is planned from now then."""
+
+    @world.app.task("work")
+    async def work() -> None:
+        await asyncio.sleep(150)
+
+    ahead(world)
+    await world.schedule(interval=60, overlap_policy="buffer_one")
+    async with world.running(scheduler=False) as worker:
+        worker.jump_watch.every = DAY
+        worker.set_back.stepped_back = lambda: None  # type: ignore[method-assign]
+        await world.at(HOUR + 61 * SECOND)
+        await world.queue.run_due()
+        await world.at(HOUR + 121 * SECOND)
+        await world.queue.run_due()
+        assert (await world.queue.get_schedule("s")).buffered
+        back(world)
+        await asyncio.sleep(200)
+        found = await world.queue.get_schedule("s")
+    assert not found.buffered
+    assert found.next_run_at is not None
+    assert found.next_run_at <= world.clock.now() + MINUTE
 
 
 async def test_an_interval_that_is_to_begin_later_keeps_its_anchor(world: World) -> None:

@@ -391,8 +391,8 @@ def restore(schedule: Schedule, now: datetime, actor: str) -> Schedule:
     living = replace(schedule, deleted_at=None, updated_by=actor)
     if living.status is ScheduleStatus.ACTIVE:
         return watched(replanned(living, now), now)
-    is_paused = living.status is ScheduleStatus.PAUSED
-    return replace(living, due_at=living.pause_until if is_paused else living.due_at, updated_at=now)
+    due_at = living.pause_until if living.status is ScheduleStatus.PAUSED else living.due_at
+    return replace(brought_back(living, now), due_at=due_at, updated_at=now)
 
 
 def uncounted(schedule: Schedule, number: int, now: datetime) -> Schedule:

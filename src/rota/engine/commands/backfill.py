@@ -22,7 +22,7 @@ from ...domain.model import (
     Schedule,
     Task,
 )
-from ...domain.schedule import backfill, run
+from ...domain.schedule import backfill, brought_back, run
 from ...stores.base import Tx
 from ...stores.queries import RunList
 from ..work import as_work
@@ -55,7 +55,7 @@ async def begin_backfill(
         passed = sum(row.id in times for row in rows)
         return replace(new, passed=passed, started=new.total - passed)
     words = f"{new.total:,} times from {new.start.isoformat()} to {new.end.isoformat()}"
-    changed = replace(old, backfill=new, updated_at=tx.now, updated_by=actor)
+    changed = replace(brought_back(old, tx.now), backfill=new, updated_at=tx.now, updated_by=actor)
     put_audited(tx, "backfilled", actor, old, backfill.awake(changed, tx.now), words)
     return new
 
@@ -69,8 +69,8 @@ async def cancel_backfill(tx: Tx, tenant: str, key: str, actor: str) -> Backfill
     new = backfill.cancel(old.backfill, tx.now, f"cancelled by {actor}")
     if new is not old.backfill:
         words = f"after {new.started:,} of {new.total:,} times"
-        changed = backfill.own_times(replace(old, backfill=new, updated_at=tx.now, updated_by=actor))
-        put_audited(tx, "backfill cancelled", actor, old, changed, words)
+        changed = replace(brought_back(old, tx.now), backfill=new, updated_at=tx.now, updated_by=actor)
+        put_audited(tx, "backfill cancelled", actor, old, backfill.own_times(changed), words)
     return new
 
 

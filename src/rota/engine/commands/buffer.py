@@ -22,7 +22,7 @@ from ...domain.model import (
     ScheduleStatus,
     Task,
 )
-from ...domain.schedule import definition, released, run
+from ...domain.schedule import brought_back, definition, released, run
 from ...stores.base import Tx
 from .shared import Starter, live_tasks
 
@@ -79,6 +79,7 @@ class Buffers(msgspec.Struct, frozen=True):
 
     def _started(self, schedule: Schedule, now: datetime) -> Move:
         """One that cannot start says so in its row, and the next has its turn."""
+        schedule = brought_back(schedule, now)
         rows: list[Run] = []
         while schedule.buffered:
             at, *rest = schedule.buffered
