@@ -138,6 +138,21 @@ def test_a_log_says_no_password_of_an_address(address: str) -> None:
     assert "hush" not in blotted(f"cannot connect to '{address}'")
 
 
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_log_says_no_password_with_a_quotation_mark(quote: str) -> None:
+    assert "hush" not in blotted(f"cannot connect to postgresql://me:x{quote}hush@h/db, which is away")
+    assert "hush" not in blotted(f"cannot connect to postgresql://me:hush{quote}x@h/db")
+    assert "hush" not in blotted(f"cannot connect to postgresql://me:x@y{quote}hush@h/db")
+
+
+def test_a_log_keeps_what_is_quoted_apart() -> None:
+    said = '{"url":"https://h:80/x","at":"12:00:01","mail":"me@y"}'
+    assert blotted(said) == said
+    assert blotted('{"dsn":"postgresql://me:hush@h/db","mail":"me@y"}') == (
+        '{"dsn":"postgresql://me:…@h/db","mail":"me@y"}'
+    )
+
+
 def test_a_log_says_no_password_however_long() -> None:
     """Those of a cloud's identity service have a thousand characters and more."""
     assert blotted(f"postgresql://me:{'hush:' * 400}@h/db is away") == "postgresql://me:…@h/db is away"

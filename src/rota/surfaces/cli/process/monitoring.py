@@ -51,7 +51,8 @@ _SECRETS = (
         r"\1…",
     ),
 )
-_WORD = re.compile(r"[^\s\"']+")
+_WORD = re.compile(r"(?:[^\s\"']|(?<=[^\s{\[(,:=])[\"'](?=[^\s}\]),:;.]))+")
+"""A quotation mark ends it where it may quote something: a password may hold one."""
 _PASSWORD = re.compile(r"(\w:/*[^:/@]*):.+")
 _SECRET_NAMES = re.compile(r"(?i)password|passwd|secret|token|authorization|api_?key")
 _COLOURS = {"WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
