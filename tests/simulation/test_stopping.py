@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +16,10 @@ from rota.engine.executor import StopReason
 from rota.engine.observe.telemetry import Observation, TaskStarted
 from simulation.faults import FaultyStore
 from worlds import MINUTE, SECOND, START, World
+
+
+class Pool:
+    """Something that is provided."""
 
 
 class Looking:
@@ -90,6 +96,35 @@ async def test_a_pass_that_fails_leaves_handlers_the_time_to_finish(world: World
         await worker.run_passes(passes())
     ended = await world.queue.get(task.id)
     assert (ended.status, ended.output) == (TaskStatus.COMPLETED, "all of it")
+
+
+async def test_a_pass_that_fails_when_its_tasks_have_ended_closes_what_was_provided(world: World) -> None:
+    said: list[str] = []
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Pool]:
+        yield Pool()
+        said.append("closed")
+
+    world.app.provide(Pool, make)
+
+    @world.app.task("work")
+    async def work(pool: Pool) -> None:
+        said.append("used")
+
+    await world.queue.submit("work")
+    worker = world.worker()
+
+    async def passes() -> None:
+        await worker.tasks.run_once()
+        while not worker.tasks.is_idle:
+            await worker.tasks.wake.wait()
+            await worker.tasks.run_once()
+        raise OSError("the store is away")
+
+    with pytest.raises(OSError, match="away"):
+        await worker.run_passes(passes())
+    assert said == ["used", "closed"]
 
 
 async def test_passes_that_end_by_themselves_say_so(world: World) -> None:

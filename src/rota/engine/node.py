@@ -424,11 +424,11 @@ class Worker(Node):
     async def _hand_back(self) -> None:
         if not self._stop.is_set():  # a pass has failed: handlers have as long as after a stop
             self._patient_until = self.queue.clock.monotonic() + self._patience.total_seconds()
-        if not self.tasks.is_idle or self.tasks.may_hold_more:
-            with guarded_loop():
+        with guarded_loop():
+            if not self.tasks.is_idle or self.tasks.may_hold_more:
                 async with self._kept():
                     await self._drain()
-                await self._close_resources()
+            await self._close_resources()
 
     async def _until_idle(self) -> timedelta:
         own = timedelta(0)
