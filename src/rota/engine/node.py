@@ -11,14 +11,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, Unpack, cast
 
 from .. import __version__
 from ..domain.checks import check_duration, check_number, check_queue
 from ..domain.errors import Invalid, Unavailable
 from ..domain.model import Alarm, NodeState, PausedQueue, Schedule, Tenant
 from ..domain.options import Duration
-from ..domain.runtimes import check_url
 from ..domain.tenants import EVERY_TENANT
 from ..stores.base import PendingTask
 from .app import HOOKS, App, Hook
@@ -30,14 +29,13 @@ from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, HintsOf, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_observation
 from .observe.telemetry import HookFailed, LoopFailed, Observer, fan_out
+from .outward import OutwardOptions, outward_roles
 from .roles.alarms import SCAN_EVERY, AlarmWatch
 from .roles.heartbeat import Heartbeat
 from .roles.janitor import GRACE, Forgetter, Janitor
 from .roles.jumps_and_blocks import EVERY as BEAT
 from .roles.jumps_and_blocks import BlockWatch, JumpWatch
 from .roles.leases import LEASE, QueueLike
-from .roles.notices import Notices
-from .roles.pings import Pings
 from .roles.scheduler import Scheduler
 from .roles.set_back import SetBack
 from .roles.worker import TaskWorker, call_hooks, is_cancelled, run_hooks
@@ -47,21 +45,11 @@ from .signals import handling_signals
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
 LOOK_AGAIN = timedelta(seconds=1)
-NOTICES_PER_HOUR = 12
 ALARM_LULL = timedelta(seconds=1)
 """Nobody is told of a failure sooner; and a busy store is asked for alarms no more often."""
 ROLES = ("scheduler", "worker", "janitor")
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 """For times that the store sets."""
-
-
-class OutwardOptions(TypedDict, total=False):
-    """The options about those outside: `notify` are addresses for notices of alarms, as apprise knows them, and
-    `notices_per_hour` how many there are at most; `heartbeat_url` is asked for every minute while the fleet is well."""
-
-    notify: Sequence[str]
-    notices_per_hour: int
-    heartbeat_url: str | None
 
 
 class Node:
@@ -90,7 +78,7 @@ class Node:
         self._patience = check_duration("shutdown_timeout", shutdown_timeout)
         self._patient_until = 0.0
         observers = tuple(observers)
-        self.notices, self.pings = _outward(queue, outward, observers, allow_private_addresses)
+        self.notices, self.pings = outward_roles(queue, outward, observers, allow_private_addresses)
         self.observe = fan_out((log_observation, *observers, self.pings.hear))
         self.jump_watch = JumpWatch(queue.clock, self.observe, self._jumped)
         in_real_time = isinstance(queue.clock, SystemClock)
@@ -567,19 +555,6 @@ class Worker(Node):
     def _jumped(self, by: timedelta) -> None:
         super()._jumped(by)
         self.tasks.renew_soon()
-
-
-def _outward(
-    queue: QueueLike, options: OutwardOptions, observers: Iterable[Observer], allow_private: bool
-) -> tuple[Notices | None, Pings]:
-    """The roles that tell those outside."""
-    url, addresses = options.get("heartbeat_url"), options.get("notify", ())
-    if url is not None:
-        check_url(url, "heartbeat_url")
-    per_hour = check_number("notices_per_hour", options.get("notices_per_hour", NOTICES_PER_HOUR), 1, 100_000)
-    notices = Notices(queue.store, addresses, per_hour=per_hour) if addresses else None
-    observe = fan_out((log_observation, *observers))
-    return notices, Pings(queue.store, queue.clock, observe, fleet_url=url, allow_private=allow_private)
 
 
 async def _all_ended(tasks: Iterable[asyncio.Task[None]]) -> None:
