@@ -21,10 +21,10 @@ from ..domain.options import Duration
 from ..domain.tenants import EVERY_TENANT
 from ..stores.base import PendingTask
 from .app import HOOKS, App, Hook
-from .clock import SystemClock, is_done, new_id, wait_for_any
+from .clock import SystemClock, is_done, new_id
 from .commands import Retention
-from .executor import STOP_GRACE, StopReason
 from .guard import guarded_loop, is_a
+from .handing_back import hand_back
 from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, HintsOf, Loop, MergedHints, NoHints, Recovery, keep_running
 from .observe.log import log_observation
@@ -44,7 +44,7 @@ from .signals import handling_signals
 
 SHUTDOWN = timedelta(seconds=30)
 EARLY = timedelta(milliseconds=2)
-LOOK_AGAIN = timedelta(seconds=1)
+LAST_BEAT = timedelta(seconds=1)
 ALARM_LULL = timedelta(seconds=1)
 """Nobody is told of a failure sooner; and a busy store is asked for alarms no more often."""
 ROLES = ("scheduler", "worker", "janitor")
@@ -175,7 +175,7 @@ class Node:
         finally:
             stop.set()
             ending = asyncio.create_task(self._end_heartbeat(beating))
-            await is_done(ending, at_most=LOOK_AGAIN)  # also in a hurry: else it seems alive for minutes
+            await is_done(ending, at_most=LAST_BEAT)  # also in a hurry: else it seems alive for minutes
             for task in (beating, ending):
                 task.cancel()
             await asyncio.gather(beating, ending, return_exceptions=True)
@@ -518,39 +518,8 @@ class Worker(Node):
             ).run()
 
     async def _drain(self) -> None:
-        """Let handlers end by themselves, then ask the others to stop, then hand back the tasks of those that do not.
-        The store gets as much time for that as the handlers had. A task that it has not taken back by then is run again
-        elsewhere."""
-        self.tasks.accepting = False
         left = timedelta(seconds=max(0.0, self._patient_until - self.queue.clock.monotonic()))
-        settling = asyncio.create_task(self._settle_all(), name="rota-settling")
-        try:
-            if not await is_done(settling, at_most=left, unless=self._hurry):
-                self.tasks.stop_handlers(StopReason.RELEASE)
-                await is_done(settling, at_most=STOP_GRACE, unless=self.tasks.handlers_ended)
-                self.tasks.abandon_handlers()
-                await is_done(settling, at_most=max(LOOK_AGAIN, min(self._patience, STOP_GRACE)))
-        finally:
-            settling.cancel()
-            await asyncio.gather(settling, return_exceptions=True)
-
-    async def _settle_all(self) -> None:
-        if self.tasks.may_hold_more:  # asked for once: a store that is away does not hold up the end
-            await self._drain_round()
-        while not self.tasks.is_idle:
-            await self._drain_round()
-
-    async def _drain_round(self) -> None:
-        self.tasks.wake.clear()
-        try:
-            delay = await self.tasks.run_once()
-        except Exception as error:
-            delay = timedelta(seconds=1)
-            self.observe(LoopFailed("worker", error, delay))
-        if not self.tasks.is_idle:
-            waking = asyncio.create_task(self.tasks.wake.wait())
-            await wait_for_any(waking, at_most=min(delay, LOOK_AGAIN))  # someone may ask for a cancel
-            waking.cancel()
+        await hand_back(self.tasks, self.observe, left=left, patience=self._patience, hurry=self._hurry)
 
     def _jumped(self, by: timedelta) -> None:
         super()._jumped(by)
