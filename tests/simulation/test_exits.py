@@ -121,6 +121,26 @@ async def test_no_exception_of_a_handler_gets_past_the_executor(
         assert task.error.traceback, kind
 
 
+@on_any_store
+@pytest.mark.parametrize("limit", [None, MINUTE], ids=["no timeout", "timeout"])
+async def test_a_handler_that_cancels_itself_at_its_end_has_failed(world: World, limit: Any) -> None:
+    attempts = 0
+
+    @world.app.task("bad", max_retries=0, timeout=limit)
+    async def bad() -> None:
+        nonlocal attempts
+        attempts += 1
+        current = asyncio.current_task()
+        assert current is not None
+        if attempts == 1:
+            current.cancel()
+
+    task = (await run(world))["bad"]
+    assert (task.status, attempts) == (TaskStatus.FAILED, 1)
+    assert task.error is not None
+    assert task.error.type == "CancelledError"
+
+
 class Trap(dict[str, Any]):
     def __iter__(self) -> Any:
         sys.exit(11)

@@ -148,13 +148,20 @@ async def test_a_worker_that_stops_in_the_middle_loses_nothing(world: World) -> 
     assert (done.output, ran, done.retries) == ([0, 1, 2], [0, 1, 2], 0)
 
 
+@pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("limit", [None, 60])
-async def test_a_step_that_cancels_itself_has_failed(world: World, limit: int | None) -> None:
+async def test_a_step_that_cancels_itself_has_failed(world: World, limit: int | None, is_last: bool) -> None:
+    ran = 0
+
     async def cancels() -> None:
+        nonlocal ran
+        ran += 1
         current = asyncio.current_task()
         assert current is not None
-        current.cancel()
-        await asyncio.sleep(1)
+        if ran == 1:
+            current.cancel()
+        if not is_last:
+            await asyncio.sleep(1)
 
     @world.app.workflow("flow")
     async def flow(ctx: rota.Workflow) -> str:

@@ -295,8 +295,8 @@ class Execution:
         assert ended is not None, "it was started"
         try:
             return ended.result()
-        except asyncio.CancelledError:  # before its first step
-            return Completed(None) if self.stopping is StopReason.CANCEL else Released()
+        except asyncio.CancelledError as error:  # before its first step, or by its own doing at its end
+            return self._stopped(error)
         except BaseException as error:  # a GeneratorExit from something awaited passes all but the outermost
             return self._failed(error)
 

@@ -107,6 +107,12 @@ def is_a(value: object, cls: type[T]) -> TypeGuard[T]:
     return issubclass(type(value), cls)
 
 
+def is_cancelled() -> bool:
+    """Whether someone cancels the current asyncio task."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def parts_of(error: BaseException) -> list[BaseException]:
     """The exceptions that a group was made of, as a TaskGroup raises it; else the exception itself."""
     if not is_a(error, BaseExceptionGroup):

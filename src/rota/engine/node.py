@@ -23,7 +23,7 @@ from ..stores.base import PendingTask
 from .app import HOOKS, App, Hook
 from .clock import SystemClock, is_done, new_id
 from .commands import Retention
-from .guard import guarded_loop, is_a
+from .guard import guarded_loop, is_a, is_cancelled
 from .handing_back import hand_back
 from .handlers.functions import TaskQueue
 from .loops import Backoff, Hints, HintsOf, Loop, MergedHints, NoHints, Recovery, keep_running
@@ -38,7 +38,7 @@ from .roles.jumps_and_blocks import BlockWatch, JumpWatch
 from .roles.leases import LEASE, QueueLike
 from .roles.scheduler import Scheduler
 from .roles.set_back import SetBack
-from .roles.worker import TaskWorker, call_hooks, is_cancelled, run_hooks
+from .roles.worker import TaskWorker, call_hooks, run_hooks
 from .runtimes.runtimes import Runtimes
 from .signals import handling_signals
 

@@ -28,7 +28,7 @@ from ..app import App
 from ..clock import new_id
 from ..commands import Claim, Claimed, Result, claim_tasks, limited_at_once, next_to_claim, settle_tasks
 from ..executor import Execution, StopReason
-from ..guard import entering_handler, is_a
+from ..guard import entering_handler, is_a, is_cancelled
 from ..handlers.providers import Resources
 from ..observe import tracing
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
@@ -456,12 +456,6 @@ async def run_hooks(app: App, name: str, args: Sequence[Any], observe: Observer)
             if is_a(error, asyncio.CancelledError) and is_cancelled():
                 raise
             observe(HookFailed(name, error))
-
-
-def is_cancelled() -> bool:
-    """Whether someone cancels the current asyncio task."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def call_hooks(app: App, name: str, args: Sequence[Any]) -> None:

@@ -37,7 +37,7 @@ from ..app import App
 from ..clock import sleep, wait_for_any
 from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
 from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason, over_time
-from ..guard import entering_handler, is_a, parts_of
+from ..guard import entering_handler, is_a, is_cancelled, parts_of
 from ..handlers.functions import TaskFunction, is_async, running
 from ..observe import tracing
 from ..observe.telemetry import Observer, StepRecorded, WorkflowParked, WorkflowReplayed, running_task
@@ -284,6 +284,8 @@ class _Runner:
         calling = self._call_provided(ask.key, ask.attempts.function)
         limit = ask.attempts.timeout
         result, error = await (calling if limit is None else self._within(limit, ask.key, calling))
+        if is_cancelled():  # the function did it last of all: heard here, it is an error as any other
+            await sleep(timedelta(0))
         if error is not None:
             raise error
         return result
