@@ -55,6 +55,34 @@ async def statuses(world: World, key: str = "s") -> list[str]:
     return [f"{row.status}" + (f" {row.reason}" if row.reason else "") for row in rows]
 
 
+REPLACING = pytest.mark.parametrize("policy", ["cancel_previous", "terminate_previous"])
+
+
+@REPLACING
+async def test_what_cannot_start_ends_no_other(world: World, policy: Any) -> None:
+    handle(world, seconds=200)
+    await world.queue.create_template("job", "work")
+    target = rota.TemplateTarget(template_id="job")
+    await world.queue.create_schedule("s", cron="* * * * *", target=target, overlap_policy=policy)
+    async with world.running():
+        await world.at(1.5 * MINUTE)
+        await world.queue.update_template("job", enabled=False)
+        await world.at(5.5 * MINUTE)
+    assert await statuses(world) == ["completed", *["skipped disabled"] * 4]
+
+
+@REPLACING
+async def test_a_time_that_comes_again_does_not_end_its_own_run(world: World, policy: Any) -> None:
+    starts = handle(world, seconds=100)
+    await world.schedule(cron="* * * * *", overlap_policy=policy)
+    async with world.running():
+        await world.at(61 * SECOND)
+        world.clock.step(-10 * SECOND)
+        await asyncio.sleep(40)
+        assert await statuses(world) == ["running"]
+    assert len(starts) == 1
+
+
 async def test_buffer_one(world: World) -> None:
     starts = handle(world, seconds=200)
     await world.schedule(cron="* * * * *", overlap_policy="buffer_one", max_runs=3)

@@ -111,10 +111,6 @@ class _Firing(msgspec.Struct, frozen=True):
         return cls(due, decisions, likes, live, starter, left, await Fillings.of(tx, due))
 
     async def write(self, tx: Tx, is_more_due: bool) -> Tick:
-        cancelled = [each for decision in self.decisions for each in _cancelled(decision, tx.now)]
-        awaited = [replace(live, awaited=True) for decision in self.decisions for live in decision.awaits]
-        for found, decision in zip(self.due, self.decisions, strict=False):
-            awaited += self.fillings.awaited(found, () if decision.cancels else self.live[found.id])
         ids = [_run_ids(decision) for decision in self.decisions]
         known = await tx.get_many(Run, [id for each in ids for id in each.values()])
         had = {row.schedule_id: set[datetime]() for row in known.values()}
@@ -127,6 +123,11 @@ class _Firing(msgspec.Struct, frozen=True):
         for due, each, of_each, like in zip(self.due, decisions, ids, self.likes, strict=False):
             as_other = None if like is None or known else self._start_alike(each, of_each, like, starts[like])
             starts.append(as_other or self._starts(_caused(each, due), of_each, known))
+        decisions = [_replacing(each, rows) for each, rows in zip(decisions, starts, strict=True)]
+        cancelled = [each for decision in decisions for each in _cancelled(decision, tx.now)]
+        awaited = [replace(live, awaited=True) for decision in decisions for live in decision.awaits]
+        for found, decision in zip(self.due, decisions, strict=False):
+            awaited += self.fillings.awaited(found, () if decision.cancels else self.live[found.id])
         filled = [self._filled(decision) for decision in decisions]
         new = [started for rows in starts for _, started in rows if started is not None]
         new += [started for each in filled for started in each.starts]
@@ -318,6 +319,13 @@ def _caused(decision: Decision, before: Schedule) -> Decision:
     if not before.causes:
         return decision
     return replace(decision, schedule=replace(decision.schedule, causes=before.causes))
+
+
+def _replacing(decision: Decision, starts: Sequence[tuple[Run, Task | None]]) -> Decision:
+    """What starts nothing replaces nothing: its target cannot work, or it had its run before the clock went back."""
+    if not decision.cancels or any(started is not None for _, started in starts):
+        return decision
+    return replace(decision, cancels=())
 
 
 def _cancelled(decision: Decision, now: datetime) -> list[Task]:
