@@ -43,12 +43,16 @@ class Portal:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._open = True
+        self._pid = os.getpid()
         self._opening = threading.Lock()
         self._thread = threading.Thread(target=self._turn, name="rota-portal", daemon=True)
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it there, wait here. `Unavailable` if the portal is closed, or is being closed meanwhile."""
+        if (refused := self._refused()) is not None:
+            coroutine.close()
+            raise refused
         with self._opening:  # once it is closed nothing may be handed in: nobody would answer
             if not self._open:
                 coroutine.close()
@@ -62,7 +66,12 @@ class Portal:
             raise _closed() from None
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """Make the `last` call, end those that are under way, and the thread. A second close does nothing."""
+        """Make the `last` call, end those that are under way, and the thread. A second close does nothing, nor does one
+        in a forked process: it is not this one's to close."""
+        if os.getpid() != self._pid:
+            return
+        if (refused := self._refused()) is not None:
+            raise refused
         with self._opening:
             if not self._open:
                 return
@@ -74,6 +83,15 @@ class Portal:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
+
+    def _refused(self) -> Exception | None:
+        """Why a call from here would wait for ever: nobody turns the loop, or the caller does."""
+        if os.getpid() != self._pid:
+            problem = "this queue was opened by the process that this one was forked from"
+            return Unavailable(f"{problem}: open another with rota.sync.connect()", is_final=True)
+        if threading.current_thread() is self._thread:
+            return RuntimeError("a callback of a call cannot use the queue that calls it: do it afterwards")
+        return None
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)

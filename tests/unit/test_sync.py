@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -252,6 +254,45 @@ def test_closing_either_closes_both() -> None:
     for closed in (queue, acme):
         with pytest.raises(rota.Unavailable, match="is closed: open another"):
             closed.submit("greet")
+
+
+def test_a_callback_of_a_call_is_refused_the_queue(queue: rota.sync.Queue) -> None:
+    queue.submit("work")
+
+    def submit(done: int) -> None:
+        queue.submit("more")
+
+    def close(done: int) -> None:
+        queue.close()
+
+    for use in (submit, close):
+        with pytest.raises(RuntimeError, match="a callback of a call cannot use the queue that calls it"):
+            queue.cancel_many(kind="work", report=use)
+    assert queue.count() == 1
+
+
+FORKING = """
+import os, sys, rota, rota.sync
+with rota.sync.connect(sys.argv[1]) as queue:
+    if (child := os.fork()) == 0:
+        with queue:
+            try:
+                queue.submit("lost")
+            except rota.Unavailable as problem:
+                print(problem, flush=True)
+        with rota.sync.connect(sys.argv[1]) as own:
+            own.submit("kept")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print([task.kind for task in queue.list()])
+"""
+
+
+def test_a_forked_process_is_told_to_open_a_queue_of_its_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKING, f"sqlite:///{tmp_path}/rota.db"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    problem = "this queue was opened by the process that this one was forked from"
+    assert done.stdout.splitlines() == [f"{problem}: open another with rota.sync.connect()", "['kept']"]
 
 
 def test_dir_and_help_show_every_call(queue: rota.sync.Queue) -> None:
