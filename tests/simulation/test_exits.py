@@ -141,6 +141,17 @@ async def test_a_handler_that_cancels_itself_at_its_end_has_failed(world: World,
     assert task.error.type == "CancelledError"
 
 
+async def test_a_handler_on_the_loop_that_waits_for_the_loop_has_failed(world: World) -> None:
+    @world.app.task("bad", max_retries=0)
+    async def bad(context: rota.Context) -> int:
+        counted: int = context.call(context.queue.count())
+        return counted
+
+    task = (await run(world))["bad"]
+    assert task.error is not None
+    assert task.error.message.startswith("context.call is for sync handlers")
+
+
 class Trap(dict[str, Any]):
     def __iter__(self) -> Any:
         sys.exit(11)

@@ -323,6 +323,9 @@ class Execution:
             self._begun.set_result(None)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if _is_on(self._loop):  # it would wait for itself, and the worker with it
+            coroutine.close()
+            raise RuntimeError("context.call is for sync handlers: on the worker's loop, await the coroutine")
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def leave(self, storing: Coroutine[Any, Any, Artifact]) -> Leaving:
