@@ -83,6 +83,21 @@ async def test_a_time_that_comes_again_does_not_end_its_own_run(world: World, po
     assert len(starts) == 1
 
 
+@on_any_store
+async def test_what_waits_does_not_outlive_its_template(world: World) -> None:
+    handle(world, seconds=200)
+    await world.queue.create_template("job", "work")
+    target = rota.TemplateTarget(template_id="job")
+    made = await world.queue.create_schedule(
+        "s", cron="* * * * *", target=target, overlap_policy="buffer_all"
+    )
+    async with world.running():
+        await world.at(3.5 * MINUTE)
+        await world.queue.delete_template("job")
+        await world.at(20 * MINUTE)
+    assert await statuses(world, made.id) == ["completed", "skipped changed", "skipped changed"]
+
+
 async def test_buffer_one(world: World) -> None:
     starts = handle(world, seconds=200)
     await world.schedule(cron="* * * * *", overlap_policy="buffer_one", max_runs=3)

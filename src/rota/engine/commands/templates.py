@@ -13,9 +13,8 @@ from ...domain.schedule import definition
 from ...stores.base import Tx, Work
 from ...stores.queries import ScheduleList, TemplateByAlias
 from ..work import as_work
-from .chains import Chains
 from .gates import put_new
-from .schedules import given_up
+from .schedules import Edit, write_edits
 from .serving import check_shell
 from .shared import audit, check_room_for_tasks, check_version, find_template, limits_of, put_audited
 
@@ -98,16 +97,9 @@ def delete_template(tenant: str, id: str, actor: str, limit: int = 100) -> Work[
         template = await find_template(tx, tenant, found or id)
         found = template.id
         schedules = await tx.find(ScheduleList(tenant=tenant, template_id=found), limit)
-        changes = [(old, definition.delete(old, tx.now, actor)) for old in schedules]
-        chains = await Chains.of(tx, changes)
-        rows = await given_up(tx, changes)
-        for row in rows:
-            tx.put(row)
-        for upstream in chains.written.keys() - {new.id for _, new in changes}:
-            tx.put(chains.written[upstream])
-        for old, new in changes:
-            why = f"its template {template.alias} was deleted"
-            put_audited(tx, "deleted", actor, old, chains.written[new.id], why)
+        why = f"its template {template.alias} was deleted"
+        edits = [Edit(old, definition.delete(old, tx.now, actor), "deleted", why) for old in schedules]
+        await write_edits(tx, None, edits, actor)
         if len(schedules) == limit:
             return False
         tx.delete(template)
