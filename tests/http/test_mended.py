@@ -22,12 +22,12 @@ def body(name: str, timing: Any = None, **more: Any) -> dict[str, Any]:
     return {"name": name, "scheduleType": timing or CRON, "target": TARGET, **more}
 
 
-@pytest.mark.parametrize("tenant", ["日本", "a b", "é", "\udcff"])
+@pytest.mark.parametrize("tenant", ["日本", "a b", "a/b", "é", "\udcff"])
 async def test_any_tenant_has_a_location(tenant: str, tmp_path: Path) -> None:
     """The header is ASCII; an answer that cannot be sent after the commit invites a second one."""
     api = create_app(f"sqlite:///{tmp_path}/rota.db")
     transport = httpx.ASGITransport(api, client=("127.0.0.1", 1), raise_app_exceptions=False)
-    path = f"/api/tenants/{quote(tenant.encode(errors='surrogateescape'))}"
+    path = f"/api/tenants/{quote(tenant.encode(errors='surrogateescape'), safe='')}"
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         for where, what in (("task-executions", {"kind": "echo"}), ("schedules", body("one"))):
             made = await client.post(f"{path}/{where}", json=what)
@@ -118,6 +118,21 @@ def test_a_name_with_a_slash_is_reached_by_it(quiet: Tenant) -> None:
     assert quiet.get("schedules/a%2Fb%20c/history")["items"]
     quiet.send("DELETE", "schedules/a%2Fb%20c", 204)
     quiet.get("schedules%2Fx", 404)
+
+
+def test_every_name_in_an_address_may_have_a_slash(quiet: Tenant) -> None:
+    template = quiet.post("templates", {"alias": "a/b", "kind": "echo"})
+    assert quiet.get("templates/A%2FB")["id"] == template["id"]
+    quiet.post("templates/a%2Fb/execute", {}, 201)
+    quiet.post("calendars", {"name": "a/b", "days": ["2126-12-25"]})
+    assert quiet.get("calendars/a%2Fb")["name"] == "a/b"
+    assert quiet.send("PUT", "alarm-rules/a%2Fb", 200, json={"alarmFailures": 2})["tag"] == "a/b"
+    assert quiet.send("PUT", "queues/a%2Fb/limit", 200, json={"concurrency": 2})["queue"] == "a/b"
+    assert quiet.post("queues/a%2Fb/pause", {}, 200)["queue"] == "a/b"
+    assert "'a/c'" in quiet.get("task-executions/a%2Fc", 404)["detail"]
+    refused = quiet.get("none%2Fx", 404)
+    assert refused["instance"].endswith("/none%2Fx")
+    assert refused["detail"].endswith("/none%2Fx")
 
 
 def test_a_cursor_can_be_pasted_into_an_address(quiet: Tenant) -> None:

@@ -19,7 +19,7 @@ from starlette.routing import compile_path
 from ...domain.checks import MAX_DEPTH, NAME_RULE
 from ...domain.errors import Refused, RotaError, Unavailable
 from ..shapes import Answer
-from .fields import as_given, as_json, in_words_of, named_as_given
+from .fields import SLASH, as_given, as_json, in_words_of, named_as_given
 
 log = logging.getLogger("rota.http")
 
@@ -101,7 +101,7 @@ def respond(problem: Problem, path: str) -> Response:
         status=problem.status,
         code=problem.code,
         detail=str(problem),
-        instance=path,
+        instance=path.replace(SLASH, "%2F"),
         **{"title": _TITLES.get(problem.status, "Refused"), **problem.members},
     )
     return Response(msgspec.json.encode(document), problem.status, problem.headers, media_type=CONTENT_TYPE)
@@ -177,11 +177,12 @@ def _from_http(error: HTTPException, request: Request) -> Problem:
     if isinstance(error, Unreadable):
         return error.problem
     headers = error.headers or {}
+    path = request.url.path.replace(SLASH, "%2F")
     if error.status_code == 404:
-        return Problem(404, "not_found", f"there is nothing at {request.url.path}", headers=headers)
+        return Problem(404, "not_found", f"there is nothing at {path}", headers=headers)
     if error.status_code == 405:
         allowed = ", ".join(_methods(request, headers.get("Allow")))
-        sentence = f"{request.method} is not accepted at {request.url.path}; accepted: {allowed}"
+        sentence = f"{request.method} is not accepted at {path}; accepted: {allowed}"
         return Problem(405, "method_not_allowed", sentence, headers={"Allow": allowed})
     if error.status_code == 400:
         return Problem(400, "malformed", f"the body cannot be read: {error.detail}", headers=headers)

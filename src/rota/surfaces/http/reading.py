@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ...domain.checks import storable
+from .fields import SLASH
 from .problems import Problem, Unreadable, wrong
 
 
@@ -31,6 +32,7 @@ class _Route(APIRoute):
 
         async def handle_strictly(request: Request) -> Response:
             check_query(request, accepted)
+            whole_parts(request.scope)
             return await handle(_Request(request.scope, request.receive))
 
         return handle_strictly
@@ -44,6 +46,7 @@ class BareRoute(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = self
+        whole_parts(scope)
         await super().handle(scope, receive, send)
 
 
@@ -52,6 +55,11 @@ class _Request(Request):
         if not hasattr(self, "_json"):
             self._json = read_json(await self.body())
         return self._json
+
+
+def whole_parts(scope: Scope) -> None:
+    """Give the parts of the path that are names the slashes that they have."""
+    scope["path_params"] = {name: part.replace(SLASH, "/") for name, part in scope["path_params"].items()}
 
 
 def _query_parameters(of: Dependant) -> set[str]:

@@ -29,6 +29,7 @@ from .. import redaction
 from ..python.client import Queue
 from ..stores import open_store
 from .access import ALL_TENANTS, Access, Caller, Identify
+from .fields import SLASH
 from .problems import wrong
 
 if TYPE_CHECKING:
@@ -310,7 +311,8 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 def place_of(request: Request, id: str) -> dict[str, str]:
     """The header that says where a new record is: below the address of the request, in ASCII."""
-    return {"Location": f"{quote(request.url.path.rstrip('/'), safe=_SAFE)}/{id}"}
+    path = quote(request.url.path.rstrip("/"), safe=_SAFE).replace(quote(SLASH), "%2F")
+    return {"Location": f"{path}/{id}"}
 
 
 async def replayed(request: Request, error: Replayed) -> Response:

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from ....domain.errors import Invalid
 from ....domain.model import Role
-from ..fields import SLASH
 from ..reading import BareRoute, check_query, read_json
 from ..service import of
 from . import executions, schedules
@@ -48,7 +47,7 @@ async def submit(request: Request) -> Response:
 async def get_schedule(request: Request) -> Response:
     check_query(request, ())
     queue = await of(request).acting(request, request.path_params["tenant"], Role.VIEWER)
-    return await schedules.get(queue, request.path_params["id"].replace(SLASH, "/"))
+    return await schedules.get(queue, request.path_params["id"])
 
 
 def _once(request: Request) -> str | None:

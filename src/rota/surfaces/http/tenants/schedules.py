@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request, Response
 from msgspec import UNSET
-from pydantic import AfterValidator
 
 from ....domain import recurrence
 from ....domain.checks import check_metadata
@@ -20,7 +19,7 @@ from ....domain.options import ScheduleFilters, ScheduleOptions, TaskOptions
 from ....domain.schedule.definition import DEFAULTS, FIELDS
 from ...python.client import all_pages
 from ...shapes import listed, shaped
-from ..fields import SLASH, Body, Time, given_options
+from ..fields import Body, Time, given_options
 from ..openapi import documented
 from ..reading import Router
 from ..service import (
@@ -44,11 +43,7 @@ AT_ONCE = 500
 
 router = Router(prefix="/api/tenants/{tenant}", tags=["schedules"])
 
-Id = Annotated[
-    str,
-    Path(description="The id of the schedule, or its name.", min_length=1, max_length=255),
-    AfterValidator(lambda name: name.replace(SLASH, "/")),
-]
+Id = Annotated[str, Path(description="The id of the schedule, or its name.", min_length=1, max_length=255)]
 StatusFilter = Literal["draft", "active", "paused", "inactive", "completed"]
 
 
