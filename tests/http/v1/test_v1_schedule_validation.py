@@ -33,6 +33,14 @@ def test_interval_seconds_is_a_whole_number_of_at_least_one(still: Api, seconds:
     assert found["field"] == "interval_seconds"
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("cron", "cron"), ("interval", "every_seconds"), ("interval", "timezone"), ("once", "runsAt")],
+)
+def test_an_unknown_name_is_why_another_is_missing(still: Api, kind: str, name: str) -> None:
+    assert refused(still, {"schedule_type": kind, name: "0 2 * * *"})["field"] == name
+
+
 def test_cron_schedule_requires_valid_cron_expression(still: Api) -> None:
     found = refused(still, {"schedule_type": "cron"})
     assert found["field"] == "cron_expression"

@@ -128,9 +128,10 @@ class _Scheduled(SnakeBody):
         if not isinstance(given, dict):
             return given
         kind = _given(given, "schedule_type")
+        known = {spelled for name in (*cls.model_fields, "interval") for spelled in (name, camel(name))}
         for other, name in FIELD_OF.items():
             value = _given(given, name)
-            if other == kind and value is None:
+            if other == kind and value is None and given.keys() <= known:  # an unknown name may be why
                 raise wrong(name, f"{name} required for '{kind}' schedules")
             if other != kind and value is not None:
                 raise wrong(name, f"{name} is for '{other}' schedules; this one is of type '{kind}'")
