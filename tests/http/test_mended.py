@@ -135,6 +135,12 @@ def test_every_name_in_an_address_may_have_a_slash(quiet: Tenant) -> None:
     assert refused["detail"].endswith("/none%2Fx")
 
 
+@pytest.mark.parametrize(("kind", "field"), [("several", "timings"), ("after", "schedules")])
+def test_an_empty_list_is_told_how_many_it_needs(quiet: Tenant, kind: str, field: str) -> None:
+    refused = quiet.post("schedules", body("few", {"type": kind, field: []}), 422)
+    assert refused["detail"] == f"scheduleType.{field}: there are too few; the least is 1"
+
+
 def test_a_cursor_can_be_pasted_into_an_address(quiet: Tenant) -> None:
     for number in range(2):
         quiet.post("schedules", body(f"s{number}"))

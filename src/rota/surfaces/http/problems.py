@@ -281,6 +281,7 @@ _WORDS: Mapping[str, Words] = {
     "less_than_equal": lambda given, about: f"{as_json(given)} is too large; the most is {about['le']:,}",
     "literal_error": lambda given, about: f"{as_json(given)} is not known; {_choices(about['expected'])}",
     "enum": lambda given, about: f"{as_json(given)} is not known; {_choices(about['expected'])}",
+    "too_short": lambda given, about: f"there are too few; the least is {about['min_length']}",
     "too_long": lambda given, about: f"there are too many; the most is {about['max_length']}",
     "none_required": lambda given, about: f"{as_json(given)} is not accepted; leave it out",
     "recursion_depth_exceeded": lambda given, about: (
