@@ -454,10 +454,11 @@ async def test_sql_takes_any_input_or_refuses_it_as_documented(url: str, seed: i
 
 
 @asynccontextmanager
-async def role_that_submits(url: str) -> AsyncIterator[str]:
-    """The address for a role that has what the documentation says that it needs."""
+async def role_that_submits(url: str, blocks: int = 1) -> AsyncIterator[str]:
+    """The address for a role that has what the documentation says that it needs, in one block of SQL or two."""
     page = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text("utf-8")
-    grants = page.split("A role that only submits tasks needs this:")[1].split("```")[1].removeprefix("sql")
+    parts = page.split("A role that only submits tasks needs this:")[1].split("```")[1 : 2 * blocks : 2]
+    grants = "".join(part.removeprefix("sql") for part in parts)
     role = f"web_{uuid4().hex}"
     connection = await asyncpg.connect(dsn(url))
     await connection.execute(f"create role {role} login; " + grants.replace("to web", f"to {role}"))
@@ -482,6 +483,17 @@ async def test_a_role_that_only_submits_can_submit(url: str) -> None:
         await asyncio.to_thread(command, ["submit", "--type", "mail", "--store", web])
         async with rota.connect(url) as queue:
             assert await queue.count() == 6
+
+
+async def test_a_role_that_only_submits_can_submit_what_is_limited_or_unique(url: str) -> None:
+    async with rota.connect(url) as queue, role_that_submits(url, 2) as web:
+        await queue.limit_queue("slow", concurrency=1, rate="1/h")
+        async with rota.connect(web) as submitter:
+            for _ in range(2):
+                await submitter.submit("mail", {"n": 1}, queue="slow")
+                await submitter.submit("mail", {"n": 1}, unique_for="1h")
+        await asyncio.to_thread(command, ["submit", "--type", "mail", "--queue", "slow", "--store", web])
+        assert await queue.count() == 4
 
 
 @pytest.mark.parametrize("is_of_queue", [True, False])
