@@ -40,7 +40,7 @@ async def running(folder: Path, server: Path) -> AsyncIterator[None]:
             path, *as_whom, "--quiet", str(settings), stdout=said, stderr=said
         )
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await _accepts(folder / ".s.PGSQL.6432"):
                 assert process.returncode is None, (folder / "said").read_text()
                 await asyncio.sleep(0.01)

@@ -99,7 +99,7 @@ async def test_the_doctor_says_what_can_be_done_about_a_segment_that_cannot_be_r
     queue = Queue(store)
     ended = [await queue.cancel(task.id) for task in await queue.submit_many([("old", None)] * 4)]
     await queue.submit("new")  # stays, even if the others are in the archive by now
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not store.bucket.list("archive/"):
             await queue.submit("new")
     await store.close()

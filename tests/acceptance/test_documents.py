@@ -107,7 +107,7 @@ async def test_the_last_run_and_the_history_of_document_000(bucket: str) -> None
             return "done"
 
         await queue.create_schedule("daily-report", task_type="generate_report", interval=1, max_runs=1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             running = asyncio.create_task(worker.run(handle_signals=False))
             while (await queue.get_schedule("daily-report")).status != "completed":
                 await queue.store.wait(await queue.now() + timedelta(seconds=1))

@@ -20,7 +20,7 @@ from rota.surfaces.http.server import serving
 from rota.surfaces.http.server.protocol import BoundedH11, ConnectionLimits
 from rota.surfaces.listening import find, listen
 
-PATIENCE = 30
+PATIENCE = 60
 SOON = timedelta(seconds=0.3)
 LARGE = 64 * 1024 * 1024
 END = b"0\r\n\r\n"

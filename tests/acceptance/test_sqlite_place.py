@@ -152,7 +152,7 @@ async def test_who_waits_is_woken_when_the_file_goes(store: SqliteStore, path: P
     waiting = asyncio.create_task(store.wait(None))
     await asyncio.sleep(0)
     path.rename(path.with_name("away.db"))
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_closing_the_old_file_leaves_its_successor_alone(path: Path) -> None:

@@ -100,7 +100,7 @@ async def test_nodes_see_each_other() -> None:
     waiting = asyncio.create_task(two.wait(None))
     await asyncio.sleep(0)
     await put(one, task("b"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await waiting
     await one.close()
     await two.close()

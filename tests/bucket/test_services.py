@@ -59,7 +59,7 @@ def careless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _until_it_listens(gateway: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + s3_server.PATIENCE
     while time.monotonic() < deadline and gateway.poll() is None:
         with socket.socket() as tried:
             if tried.connect_ex(("127.0.0.1", port)) == 0:

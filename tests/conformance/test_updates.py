@@ -465,7 +465,7 @@ async def test_who_lets_others_in_tells_workers(store: Store) -> None:
     waiting = asyncio.create_task(store.wait(START + timedelta(days=900), of={PendingTask}))
     await asyncio.sleep(0)
     await store.transact(let_in({"g": 1}))
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_a_work_that_fails_lets_nobody_in(store: Store) -> None:

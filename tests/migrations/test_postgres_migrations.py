@@ -208,7 +208,7 @@ async def test_a_migration_may_take_longer_than_a_statement() -> None:
     await holding.start()
     await other.execute("create schema rota")  # as a migration that is not done yet
     migrating = asyncio.create_task(store(f"{url}&statement_timeout=0.5").migrate())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (await ask(url, long_blocked))[0][0]:
             await asyncio.sleep(0.01)
             assert not migrating.done(), migrating.exception()

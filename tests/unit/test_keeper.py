@@ -42,6 +42,6 @@ def test_the_server_ends_with_the_last_user(tmp_path: Path) -> None:
     kill(first)
     assert server.poll() is None, "someone uses it still"
     kill(second)
-    assert server.wait(30) != 0
+    assert server.wait(60) != 0
     with keeper.locked(tmp_path / "users"):  # the keeper has done all it does
         assert not (tmp_path / "left").exists()
