@@ -85,6 +85,40 @@ def test_asked_twice_it_hands_back_what_runs(tmp_path: Path) -> None:
     assert document(f"status {task} --store {store}")["status"] == "pending"
 
 
+ASKS_TWICE = """
+import os
+import signal
+from pathlib import Path
+
+import watchfiles
+
+watch = watchfiles.watch
+
+
+def asking_watch(*args, **options):
+    for changes in watch(*args, **options):
+        yield changes
+        if Path("go").exists():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+watchfiles.watch = asking_watch
+"""
+
+
+def test_asked_twice_before_it_looks_it_hands_back_at_once(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(APP.format(waits=True))
+    store = f"sqlite:///{tmp_path}/rota.db"
+    task = rota(f"submit -t long --store {store}").stdout.strip()
+    line = f"up shop:app --reload --shutdown-timeout 2m --store {store}"
+    with Process(line, tmp_path, before=ASKS_TWICE) as process:
+        process.until("started")
+        (tmp_path / "go").touch()
+        assert process.wait() == 0
+    assert document(f"status {task} --store {store}")["status"] == "pending"
+
+
 def test_it_listens_before_the_app_is_read(tmp_path: Path) -> None:
     """Else an edit after that would not be heard."""
     (tmp_path / "shop.py").write_text(APP.format(waits=True))

@@ -30,8 +30,11 @@ def run_reloading(session: Session, arguments: Sequence[str]) -> None:
         raise click.UsageError("--reload needs watchfiles: pip install 'rota[reload]'") from None
     stop = Event()
     child: _Child | None = None
+    is_hurried = False
 
     def end(*_: object) -> None:
+        nonlocal is_hurried
+        is_hurried = stop.is_set()  # maybe before the watch has seen the first
         stop.set()
         if child is not None:
             child.hurry()
@@ -62,7 +65,7 @@ def run_reloading(session: Session, arguments: Sequence[str]) -> None:
                     child = _Child(arguments)
     finally:
         if child is not None:
-            child.stop()
+            child.stop(is_hurried=is_hurried)
 
 
 def watched(folder: Path, files: Iterable[Path]) -> list[str]:
@@ -78,10 +81,12 @@ class _Child:
         self._is_asked = False
         self._process = subprocess.Popen([sys.executable, "-m", "rota", *arguments], start_new_session=True)
 
-    def stop(self) -> None:
+    def stop(self, *, is_hurried: bool = False) -> None:
         """Ask it to end, as Ctrl-C does, and wait for that."""
         self._is_asked = True
         self._process.send_signal(signal.SIGINT)
+        if is_hurried:
+            self.hurry()
         self._process.wait()
 
     def hurry(self) -> None:
