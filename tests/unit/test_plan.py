@@ -596,6 +596,16 @@ def test_templates_are_planned_before_the_schedules_that_run_them() -> None:
     assert changed.templates[0].new.id == backup.new.id
 
 
+def test_another_spelling_of_an_alias_is_a_change() -> None:
+    stored = applied(planned({}, templates={"nightly-x": {"kind": "send"}}))
+    plan = planned({}, stored, templates={"Nightly_X": {"kind": "send"}})
+    [item] = plan.templates
+    assert (item.action, told(item)) == (Action.CHANGED, {"alias": ("nightly-x", "Nightly_X")})
+    [kept] = applied(plan, stored).templates.values()
+    assert kept.alias == "Nightly_X"
+    assert not planned({}, applied(plan, stored), templates={"Nightly_X": {"kind": "send"}}).changes
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"task_type": "t", "cron": "0 25 * * *"}, "schedule 'a': cron:"),
     ({"task_type": "t"}, "schedule 'a': cron: no timing was given"),

@@ -371,6 +371,9 @@ class _Making:
             return templates.create(id, fields, tenant=tenant, now=self.at, limits=limits)
 
         item = _declared(alias, old, options, wanted, declaration.of_template, force=self.force)
+        if old is not None and old.alias != alias:  # the same one in another spelling
+            told = (Difference("alias", old.alias, alias), *item.differences)
+            item = replace(item, action=Action.CHANGED, differences=told)
         self.templates.append(item)
         known = item.new
         assert known is not None
