@@ -606,6 +606,15 @@ def test_another_spelling_of_an_alias_is_a_change() -> None:
     assert not planned({}, applied(plan, stored), templates={"Nightly_X": {"kind": "send"}}).changes
 
 
+def test_the_accepted_options_are_all_that_a_file_takes() -> None:
+    with pytest.raises(Refused, match=r"anchor, .*dtstart, .*target_metadata, .*template, .*workflow"):
+        planned({"a": {**DAILY, "colour": "red"}})
+    with pytest.raises(Refused, match="wrkflow: there is no such option; did you mean workflow"):
+        planned({"a": {"wrkflow": "w", "cron": "@daily"}})
+    with pytest.raises(Refused, match=r"accepted are .*http, kind, .*shell"):
+        planned({}, templates={"t": {"kind": "send", "colour": "red"}})
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"task_type": "t", "cron": "0 25 * * *"}, "schedule 'a': cron:"),
     ({"task_type": "t"}, "schedule 'a': cron: no timing was given"),

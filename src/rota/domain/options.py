@@ -520,8 +520,11 @@ SLIP = 0.8
 """How like a name must be to be taken for a slip of the pen: crn for cron, not task for tags."""
 
 
-def check_names(shape: type, given: Iterable[str], what: str = "option") -> None:
-    accepted = names_of(shape)
+def check_names(
+    shape: type, given: Iterable[str], what: str = "option", *, beside: Iterable[str] = ()
+) -> None:
+    """Refuse names that are no options of the shape, and none of those that are taken `beside` them."""
+    accepted = names_of(shape) | set(beside)
     unknown = set(given) - accepted
     if unknown:
         name = min(unknown)

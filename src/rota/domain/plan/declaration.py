@@ -123,8 +123,9 @@ def schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
     given = [name for name in (*TARGETS, "target") if chosen.get(name) is not None]
     if len(given) > 1:
         raise Invalid(given[1], f"it was given together with {given[0]}", "give one of them")
-    names = _without(("workflow", "template", *STAYING), chosen)
-    check_names(ScheduleOptions, names)
+    of_file = ("workflow", "template", *STAYING)
+    check_names(ScheduleOptions, chosen, beside=of_file)
+    names = _without(of_file, chosen)
     target = _target(chosen)
     if target is not None:
         names.pop("task_type", None)
@@ -149,7 +150,7 @@ def template_options(options: Mapping[str, Any]) -> dict[str, Any]:
                     runtime, "it was given together with a command or a runtime", "give one of them"
                 )
             chosen |= {"runtime": runtime.value, "command": chosen.pop(runtime)}
-    check_names(TemplateOptions, (name for name in chosen if name != "kind"))
+    check_names(TemplateOptions, chosen, beside=("kind", "shell", "http"))
     return _values(TemplateOptions, chosen)
 
 
