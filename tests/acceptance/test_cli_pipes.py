@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,15 @@ def test_what_runs_ends_quietly_when_nobody_reads_any_more(line: str) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_nobody_who_reads(closed: str) -> None:
+    """As under some supervisors."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m rota list {closed}', sys.executable], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_output_that_cannot_be_written_is_an_error() -> None:

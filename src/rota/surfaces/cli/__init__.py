@@ -17,6 +17,9 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run `rota` and end the process."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed when the process began
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 - until the end
     from .command import flushed
     from .root import cli
 
