@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -88,3 +91,63 @@ async def test_threads_of_one_step_never_run_side_by_side(pause: timedelta) -> N
         worker.stop()
         await working
     assert (done.status, done.output, most) == (TaskStatus.COMPLETED, "done", [1])
+
+
+@asynccontextmanager
+async def working(queue: rota.Queue, app: rota.App, concurrency: int) -> AsyncIterator[None]:
+    worker = rota.Worker(queue, app, concurrency=concurrency)
+    running = asyncio.create_task(worker.run(handle_signals=False))
+    yield
+    worker.stop()
+    await running
+
+
+async def test_steps_keep_no_handler_waiting_for_a_thread() -> None:
+    """In real time, as above."""
+    gate, app = threading.Event(), rota.App()
+
+    def hang(number: int) -> int:
+        assert gate.wait(60)
+        return number
+
+    @app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> Any:
+        return await asyncio.gather(*(ctx.step(hang, number, key=number) for number in range(3)))
+
+    @app.task("work")
+    def work() -> str:
+        return "done"
+
+    async with rota.connect("memory:") as queue, working(queue, app, concurrency=2):
+        run = await queue.start_workflow("flow")
+        while not await queue.count(status="running"):
+            await asyncio.sleep(0.01)
+        task = await queue.submit("work")
+        try:
+            assert (await queue.wait(task.id, timeout=60)).output == "done"
+        finally:
+            gate.set()
+        assert (await queue.wait(run.id, timeout=60)).output == [0, 1, 2]
+
+
+async def test_a_step_that_waits_for_a_thread_has_all_its_time_left() -> None:
+    """In real time, as above."""
+    app, ran = rota.App(), [0]
+
+    def slow() -> None:
+        threading.Event().wait(2.5)
+
+    def quick() -> str:
+        ran[0] += 1
+        return "done"
+
+    @app.workflow("flow")
+    async def flow(ctx: rota.Workflow) -> str:
+        _, output = await asyncio.gather(ctx.step(slow), ctx.step(quick, timeout=2))
+        return str(output)
+
+    async with rota.connect("memory:") as queue, working(queue, app, concurrency=1):
+        run = await queue.start_workflow("flow")
+        assert (await queue.wait(run.id, timeout=60)).output == "done"
+        (step,) = [step for step in await queue.steps(run.id) if step.key == "quick"]
+    assert (step.attempts, ran) == (1, [1])

@@ -368,7 +368,7 @@ async def test_an_idempotency_key_is_the_same_for_each_try(world: World) -> None
         return str(await ctx.step(charge)) + ctx.idempotency_key
 
     done = await finished(world)
-    assert "rota-handler" in done.output
+    assert "rota-step" in done.output
     assert keys[0] == keys[1] == (await world.queue.steps(done.id))[0].id
     assert keys[0] not in done.output
 

@@ -86,6 +86,7 @@ class TaskWorker:
         self._lease = lease
         self.resources = Resources(app.provided)
         self._threads = Threads(concurrency, "rota-handler", on_freed=self.wake.set)
+        self._threads_of_steps = Threads(concurrency, "rota-step")  # one workflow may keep them all busy
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._overrunning: list[Execution] = []  # given up, and their code still runs
@@ -166,6 +167,7 @@ class TaskWorker:
 
     def close(self) -> None:
         self._threads.close()
+        self._threads_of_steps.close()
 
     async def claim_with_tick(self) -> None:
         """Claim while a tick commits. Where works share a commit, the tick's tasks are claimed by the commit that makes
@@ -334,7 +336,8 @@ class TaskWorker:
         self._running[execution] = None
         self.handlers_ended.clear()
         self.leases.started()
-        running = execution.start(self._queue_of(task), self._queue.clock.now, self._threads, traced_since)
+        threads = self._threads_of_steps if execution.handler.is_workflow else self._threads
+        running = execution.start(self._queue_of(task), self._queue.clock.now, threads, traced_since)
         running.add_done_callback(partial(self._handler_ended, execution))
         self._observe(TaskStarted(task))
 

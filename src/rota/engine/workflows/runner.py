@@ -281,19 +281,24 @@ class _Runner:
         current_step.set(workflow.step_id(self._execution.task, ask.key))
         running.set(self._context)
         entering_handler()
-        calling = self._call_provided(ask.key, ask.attempts.function)
+        begun: asyncio.Future[None] = self._loop.create_future()
+        calling = self._call_provided(ask.key, ask.attempts.function, begun)
         limit = ask.attempts.timeout
-        result, error = await (calling if limit is None else self._within(limit, ask.key, calling))
+        result, error = await (calling if limit is None else self._within(limit, ask.key, calling, begun))
         if is_cancelled():  # the function did it last of all: heard here, it is an error as any other
             await sleep(timedelta(0))
         if error is not None:
             raise error
         return result
 
-    async def _within(self, limit: timedelta, key: str, calling: Coroutine[Any, Any, T]) -> T:
-        """A step that is over its time is cancelled, and given up if it does not let itself be cancelled."""
+    async def _within(
+        self, limit: timedelta, key: str, calling: Coroutine[Any, Any, T], begun: asyncio.Future[None]
+    ) -> T:
+        """A step that is over its time is cancelled, and given up if it does not let itself be cancelled. To wait for a
+        thread takes none of it."""
         running = asyncio.ensure_future(calling)
         try:
+            await wait_for_any(running, begun, at_most=None)
             if await wait_for_any(running, at_most=limit):
                 return running.result()
         finally:
@@ -304,33 +309,40 @@ class _Runner:
                 self._execution.goes_on(key, running)
         raise over_time(limit, still_runs=key in self._execution.going_on)
 
-    async def _call_provided(self, key: str, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    async def _call_provided(
+        self, key: str, function: Callable[[], Any], begun: asyncio.Future[None]
+    ) -> tuple[Any, BaseException | None]:
         """A task that is a step gets what its app provides, too."""
         task = function.func if isinstance(function, functools.partial) else None
         if not isinstance(task, TaskFunction) or not task.signature.asks_for:
-            return await self._call(key, function)
+            return await self._call(key, function, begun)
         assert isinstance(function, functools.partial)
         given = inspect.signature(task.function).bind_partial(*function.args, **function.keywords).arguments
         if task.signature.asks_for.keys() <= given.keys():
-            return await self._call(key, function)
+            return await self._call(key, function, begun)
+        _begin(begun)  # to make what is provided takes of its time
         try:
             async with AsyncExitStack() as stack:
                 made = await self._execution.resources.arguments(task.signature, self._context, stack)
                 left_out = {name: value for name, value in made.items() if name not in given}
-                result, error = await self._call(key, functools.partial(function, **left_out))
+                result, error = await self._call(key, functools.partial(function, **left_out), begun)
                 if error is not None:
                     raise error
                 return result, None
         except BaseException as error:
             return None, error
 
-    async def _call(self, key: str, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    async def _call(
+        self, key: str, function: Callable[[], Any], begun: asyncio.Future[None]
+    ) -> tuple[Any, BaseException | None]:
         """The result or what was raised, as a value: asyncio lets SystemExit of a task out of the loop."""
         try:
             if is_async(function):
+                _begin(begun)
                 return await function(), None
             run = contextvars.copy_context().run
-            answer = self._threads.call(functools.partial(run, _call_in_thread, function))
+            begins = functools.partial(self._loop.call_soon_threadsafe, _begin, begun)
+            answer = self._threads.call(functools.partial(run, _call_in_thread, function, begins))
             self._execution.goes_on(key, answer)
             result, error = await asyncio.shield(answer)  # a thread goes on, whoever is cancelled
             if error is not None:
@@ -560,8 +572,16 @@ def _retry_in(ask: WorkflowCall, failed: Failed, task: Task) -> timedelta | None
     return backoff(ask.attempts.retry_policy, tries, workflow.step_id(task, ask.key))
 
 
-def _call_in_thread(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def _begin(begun: asyncio.Future[None]) -> None:
+    if not begun.done():
+        begun.set_result(None)
+
+
+def _call_in_thread(
+    function: Callable[[], Any], begins: Callable[[], object]
+) -> tuple[Any, BaseException | None]:
     try:
+        begins()
         return function(), None
     except BaseException as error:
         return None, error
