@@ -138,12 +138,13 @@ class Pings:
             del self._known[next(iter(self._known))]  # the oldest
         self._known[schedule_id] = (url, self._clock.monotonic() + BELIEVED_FOR.total_seconds())
 
-    def _unknown(self, pings: Iterable[Ping]) -> set[str]:
+    def _unknown(self, pings: Iterable[Ping]) -> list[str]:
+        """In their order, so that the addresses that are forgotten for them are of those that were sent before."""
         now = self._clock.monotonic()
-        ids = {each.schedule_id for each in pings if each.schedule_id is not None}
-        return {id for id in ids if self._known.get(id, (None, 0.0))[1] <= now}
+        ids = dict.fromkeys(each.schedule_id for each in pings if each.schedule_id is not None)
+        return [id for id in ids if self._known.get(id, (None, 0.0))[1] <= now]
 
-    async def _look_up(self, ids: set[str]) -> None:
+    async def _look_up(self, ids: list[str]) -> None:
         """All that wait, in one read."""
         found = await self._store.read(_schedules(ids))
         for id in ids:
@@ -182,5 +183,5 @@ def _says(task: Task) -> str | None:
 
 
 @as_work
-async def _schedules(tx: Tx, ids: set[str]) -> dict[str, Schedule]:
+async def _schedules(tx: Tx, ids: list[str]) -> dict[str, Schedule]:
     return await tx.get_many(Schedule, ids)
