@@ -98,6 +98,30 @@ async def test_what_waits_does_not_outlive_its_template(world: World) -> None:
     assert await statuses(world, made.id) == ["completed", "skipped changed", "skipped changed"]
 
 
+@on_any_store
+@pytest.mark.parametrize("cause", ["disabled", "suspended"])
+async def test_what_waits_says_what_became_of_it_when_a_pause_ends(world: World, cause: str) -> None:
+    """Also if the schedule has come to its end meanwhile, and no tick looks at it again."""
+    handle(world, seconds=200)
+    await world.queue.create_template("job", "work")
+    target = rota.TemplateTarget(template_id="job")
+    await world.queue.create_schedule(
+        "s", cron="* * * * *", target=target, overlap_policy="buffer_all", end_at=START + 4 * MINUTE
+    )
+    async with world.running():
+        await world.at(200 * SECOND)
+        await world.queue.pause_schedule("s", until=START + 10 * MINUTE)
+        await world.at(5 * MINUTE)
+        if cause == "disabled":
+            await world.queue.update_template("job", enabled=False)
+        else:
+            await world.queue.suspend_tenant(world.queue.tenant)
+        await world.at(11 * MINUTE)
+        found = await world.queue.get_schedule("s")
+    assert (found.status, found.buffered, found.run_count) == ("completed", (), 1)
+    assert await statuses(world) == ["completed", *[f"skipped {cause}"] * 2]
+
+
 async def test_buffer_one(world: World) -> None:
     starts = handle(world, seconds=200)
     await world.schedule(cron="* * * * *", overlap_policy="buffer_one", max_runs=3)

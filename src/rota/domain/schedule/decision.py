@@ -42,8 +42,8 @@ starts at most a hundred of a schedule, and the next tick goes on from there.
 A schedule that comes after others has no times of its own: the commit that ends a run gives it one (`after.py`), which
 is then a due time as any other.
 
-What waits begins with the commit that ends the last live target (`engine/commands/buffer.py`). It counts as a run, and
-takes its tenant's room, as soon as it waits.
+What waits begins with the commit that ends the last live target, or the pause (`engine/commands/buffer.py`). It counts
+as a run, and takes its tenant's room, as soon as it waits.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def decide(
     its tenant may still start (None: any number)."""
     first = schedule.next_run_at
     if schedule.status is ScheduleStatus.PAUSED and schedule.is_due(now):
-        return _woken(schedule, now, live)
+        return Decision(resumed(schedule, now))
     if first is None or not schedule.is_due(now):
         return Decision(schedule)
     most = min(FIRES_PER_DECISION, _places(schedule, live))
@@ -163,15 +163,6 @@ def resumed(schedule: Schedule, now: datetime) -> Schedule:
     return replanned(
         replace(schedule, pause_note=None, pause_until=None, paused_by=None, paused_at=None), now
     )
-
-
-def _woken(schedule: Schedule, now: datetime, live: Sequence[Task]) -> Decision:
-    active = resumed(schedule, now)
-    if live or not active.buffered:
-        return Decision(active, awaits=tuple(task for task in live if active.buffered and not task.awaited))
-    first, *line = active.buffered
-    moved = replace(active, buffered=tuple(line), last_run_at=now)
-    return Decision(moved, (Fire(first, has_waited=True),), until=now)
 
 
 def _places(schedule: Schedule, live: Sequence[Task]) -> int:

@@ -39,7 +39,7 @@ from ...stores.queries import (
 )
 from ..work import as_work
 from .backfill import NOT_FILLED, Filled, Fillings
-from .buffer import SCHEDULER
+from .buffer import SCHEDULER, Buffers
 from .chains import linked_causes
 from .ending import Ending
 from .shared import Starter, audit, live_tasks, next_page, room_for_tasks
@@ -101,6 +101,7 @@ class _Firing(msgspec.Struct, frozen=True):
     starter: Starter
     left: _TasksLeft
     fillings: Fillings
+    waited: Mapping[str, list[tuple[Run, Task | None]]]
 
     @classmethod
     async def read(cls, tx: Tx, due: Sequence[Schedule], jumped: bool) -> _Firing:
@@ -108,7 +109,8 @@ class _Firing(msgspec.Struct, frozen=True):
         starter = await Starter.of(tx, due)
         left = await _TasksLeft.of(tx, starter)
         decisions, likes = left.decided_all(due, tx.now, live, jumped)
-        return cls(due, decisions, likes, live, starter, left, await Fillings.of(tx, due))
+        waited = await _woken(tx, due, decisions)
+        return cls(due, decisions, likes, live, starter, left, await Fillings.of(tx, due), waited)
 
     async def write(self, tx: Tx, is_more_due: bool) -> Tick:
         ids = [_run_ids(decision) for decision in self.decisions]
@@ -122,13 +124,14 @@ class _Firing(msgspec.Struct, frozen=True):
         starts: list[list[tuple[Run, Task | None]]] = []
         for due, each, of_each, like in zip(self.due, decisions, ids, self.likes, strict=False):
             as_other = None if like is None or known else self._start_alike(each, of_each, like, starts[like])
-            starts.append(as_other or self._starts(_caused(each, due), of_each, known))
+            own = as_other or self._starts(_caused(each, due), of_each, known)
+            starts.append([*own, *self.waited.get(due.id, ())])
         decisions = [_replacing(each, rows) for each, rows in zip(decisions, starts, strict=True)]
         cancelled = [each for decision in decisions for each in _cancelled(decision, tx.now)]
         awaited = [replace(live, awaited=True) for decision in decisions for live in decision.awaits]
         for found, decision in zip(self.due, decisions, strict=False):
             awaited += self.fillings.awaited(found, () if decision.cancels else self.live[found.id])
-        filled = [self._filled(decision) for decision in decisions]
+        filled = [self._filled(*each) for each in zip(decisions, starts, strict=True)]
         new = [started for rows in starts for _, started in rows if started is not None]
         new += [started for each in filled for started in each.starts]
         new_rows = [row for rows in starts for row, _ in rows] + [row for each in filled for row in each.rows]
@@ -149,15 +152,16 @@ class _Firing(msgspec.Struct, frozen=True):
             self._put(tx, before, decision, stored, fill, had.get(before.id, set()), related, tick)
         again = {each.run_id for each in cancelled}  # these rows are written already
         ended = [row for row in causes.values() if row.id not in again]
-        for row in after.with_effects(ended, [row for row in tick.runs if row.id not in known]):
+        there = {*known, *(row.id for rows in self.waited.values() for row, _ in rows)}
+        for row in after.with_effects(ended, [row for row in tick.runs if row.id not in there]):
             tx.put(row)
         return tick
 
-    def _filled(self, decision: Decision) -> Filled:
+    def _filled(self, decision: Decision, starts: Sequence[tuple[Run, Task | None]]) -> Filled:
         found = decision.schedule
         if found.backfill is None:
             return NOT_FILLED
-        is_live = bool(self.live[found.id] or decision.fires)
+        is_live = bool(self.live[found.id]) or any(started is not None for _, started in starts)
         return self.fillings.moved_on(found, self.starter, self.left.room(found.tenant), is_live)
 
     def _start_alike(
@@ -228,7 +232,7 @@ class _Firing(msgspec.Struct, frozen=True):
         tick.tasks.extend(tx.put(related.admitted(started)) for started in filled.starts)
         woke = before.status is ScheduleStatus.PAUSED and counted.status is ScheduleStatus.ACTIVE
         counted = watching.watched(counted, tx.now) if woke else counted
-        anything_started = bool(decision.fires or filled.starts)
+        anything_started = bool(starts or filled.starts)
         moved = tx.put(watching.started(counted, tx.now) if anything_started else counted, was=before)
         tick.schedules.append(moved)
         if woke:
@@ -312,6 +316,23 @@ class _TasksLeft(msgspec.Struct, frozen=True):
         if room is not None:
             self._left[found.tenant] = room - len(decision.fires) - len(decision.buffers)
         return decision
+
+
+async def _woken(
+    tx: Tx, due: Sequence[Schedule], decisions: list[Decision]
+) -> dict[str, list[tuple[Run, Task | None]]]:
+    """The times that waited, where a pause ends by itself, move on as at the end of a run: the rows that change and
+    what they start, by schedule. The decisions are put right."""
+    decided = enumerate(zip(due, decisions, strict=False))  # of the rest nothing was decided
+    woken = {place: each for place, (found, each) in decided if found.status is ScheduleStatus.PAUSED}
+    buffers = await Buffers.of(tx, [each.schedule for each in woken.values()])
+    waited = {}
+    for place, decision in woken.items():
+        move = buffers.moved_on(decision.schedule, tx.now)
+        decisions[place] = replace(decision, schedule=move.schedule, awaits=tuple(move.marked))
+        started = {task.run_id: task for task in move.starts}
+        waited[move.schedule.id] = [(row, started.get(row.id)) for row in move.rows]
+    return waited
 
 
 def _caused(decision: Decision, before: Schedule) -> Decision:
