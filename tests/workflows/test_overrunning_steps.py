@@ -55,6 +55,40 @@ async def test_a_run_goes_on_beside_a_step_that_is_not_tried_again(world: World)
     assert (done.output, world.clock.now() < START + MINUTE) == ("went on", True)
 
 
+@pytest.mark.parametrize("how", ["not tried again", "of a late run", "beside an error"])
+async def test_a_step_waits_for_its_call_of_an_earlier_attempt(world: World, how: str) -> None:
+    """Whether the run is tried again or replayed."""
+    stubborn = Stubborn(world, seconds=40)
+    limit, limit_of_step = (10, None) if how == "of a late run" else (None, 1)
+    attempts = 0
+
+    async def fail(ctx: rota.Workflow) -> None:
+        await ctx.step(asyncio.sleep, 1)
+        if attempts == 1:
+            raise ZeroDivisionError
+
+    @world.app.workflow("flow", max_retries=1, retry_policy=AT_ONCE, timeout=limit)
+    async def flow(ctx: rota.Workflow) -> None:
+        nonlocal attempts
+        attempts += 1
+        if how == "beside an error":
+            await asyncio.gather(ctx.step(stubborn.handle), fail(ctx))
+        else:
+            await ctx.step(stubborn.handle, timeout=limit_of_step, retries=0)
+
+    task = await world.queue.start_workflow("flow")
+    async with world.running():
+        done = await world.queue.wait(task.id)
+        if how != "beside an error":
+            await world.queue.replay(task.id)
+            done = await world.queue.wait(task.id)
+    assert stubborn.most == 1
+    if how == "of a late run":  # it waited there until it was late again
+        assert (done.status, stubborn.began) == (TaskStatus.FAILED, [timedelta(0)])
+    else:
+        assert stubborn.began == [timedelta(0), 40 * SECOND]
+
+
 @pytest.mark.parametrize("pause", [timedelta(0), timedelta(milliseconds=10)])
 async def test_threads_of_one_step_never_run_side_by_side(pause: timedelta) -> None:
     """In real time: virtual time stands still while a thread works, so there a thread is never late."""

@@ -33,7 +33,7 @@ from ..handlers.providers import Resources
 from ..observe import tracing
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 from ..runtimes.runtimes import Runtimes
-from ..workflows.runner import WorkflowExecution
+from ..workflows.runner import Calls, WorkflowExecution
 from .leases import LEASE, Leases, QueueLike, pieces
 
 LOOK_AGAIN = timedelta(seconds=30)
@@ -90,6 +90,7 @@ class TaskWorker:
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._overrunning: list[Execution] = []  # given up, and their code still runs
+        self._steps_left: Calls = {}  # those that still run, and no attempt here waits for
         self._keeping_places: dict[
             Execution, bool | None
         ] = {}  # given up, of `_running`; None: not asked yet
@@ -352,9 +353,8 @@ class TaskWorker:
     def _execution(self, task: Task) -> Execution:
         handler = self.runtimes.handler(task.kind)
         if handler.is_workflow:
-            return WorkflowExecution(
-                self._app, self._observe, task, handler, resources=self.resources, reports=self.leases
-            )
+            shared = (self._app, self._observe, self._steps_left)
+            return WorkflowExecution(*shared, task, handler, resources=self.resources, reports=self.leases)
         return Execution(task, handler, resources=self.resources, reports=self.leases)
 
     def _queue_of(self, task: Task) -> QueueLike:

@@ -36,7 +36,7 @@ from ...stores.threads import Threads
 from ..app import App
 from ..clock import sleep, wait_for_any
 from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
-from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason, over_time
+from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Ending, Execution, StopReason, over_time
 from ..guard import entering_handler, is_a, is_cancelled, parts_of
 from ..handlers.functions import TaskFunction, is_async, running
 from ..observe import tracing
@@ -45,6 +45,9 @@ from .context import Workflow, current_step
 from .replay import Replay, Restart, WorkflowCall
 
 T = TypeVar("T")
+Begun = asyncio.Future[None]
+Calls = dict[tuple[str, str], asyncio.Future[Any]]
+"""Of steps, by task and key."""
 
 HAND_BACK = timedelta(seconds=5)
 """How long a worker whose code is too old or too new leaves a run to others; if it meets it again, longer."""
@@ -61,12 +64,13 @@ class Stopped(Exception):
 class WorkflowExecution(Execution):
     """One stretch of a workflow, from a claim to its end or the next wait."""
 
-    __slots__ = ("app", "going_on", "observe", "store", "told", "wake")
+    __slots__ = ("app", "going_on", "left", "observe", "store", "told", "wake")
 
-    def __init__(self, app: App, observe: Observer, *args: Any, **options: Any) -> None:
+    def __init__(self, app: App, observe: Observer, left: Calls, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.app = app
         self.observe = observe
+        self.left = left
         self.told: list[Step] = []  # what the code was told of its `tries`
         self.going_on: dict[str, asyncio.Future[Any]] = {}  # by the step that is to be tried again after them
         self.wake = asyncio.Event()
@@ -102,6 +106,17 @@ class WorkflowExecution(Execution):
     def _has_ended(self, key: str, call: asyncio.Future[Any]) -> None:
         if self.going_on.get(key) is call:
             del self.going_on[key]
+
+    def leave_behind(self, key: str) -> None:
+        """This attempt does not wait for the call any longer. One that comes to the step anew does."""
+        if (call := self.going_on.pop(key, None)) is not None and not call.done():
+            self.left[self.task.id, key] = call
+            call.add_done_callback(lambda _: self.left.pop((self.task.id, key), None))
+
+    def outcome(self) -> Outcome:
+        for key in list(self.going_on):
+            self.leave_behind(key)
+        return super().outcome()
 
     async def wait_until_left(self) -> None:
         """Artifacts that a step left without waiting are stored before the step is recorded. If one cannot be, the step
@@ -244,7 +259,7 @@ class _Runner:
             if key not in replay.asks:  # the branch that asked for it was left
                 flying.cancel()
                 del self._flying[key]
-                self._execution.going_on.pop(key, None)
+                self._execution.leave_behind(key)
         for key, ask in replay.asks.items():
             is_new = ask.step is None or key in self._due
             may_start = ask.kind is StepKind.UNDO or not self._is_cancelling
@@ -268,7 +283,7 @@ class _Runner:
             failed = self._execution.failure_of(error)
             retry_in = _retry_in(ask, failed, self._execution.task)
             if retry_in is None:
-                self._execution.going_on.pop(ask.key, None)
+                self._execution.leave_behind(ask.key)
             return Tried(
                 key=ask.key, kind=ask.kind, started_at=started_at, failure=failed.failure, retry_in=retry_in
             )
@@ -276,12 +291,13 @@ class _Runner:
 
     async def _called(self, ask: WorkflowCall) -> Any:
         assert ask.attempts is not None
-        if (before := self._execution.going_on.get(ask.key)) is not None:
+        task, others = self._execution.task, self._execution.left
+        if before := self._execution.going_on.get(ask.key) or others.get((task.id, ask.key)):
             await asyncio.wait({before})
-        current_step.set(workflow.step_id(self._execution.task, ask.key))
+        current_step.set(workflow.step_id(task, ask.key))
         running.set(self._context)
         entering_handler()
-        begun: asyncio.Future[None] = self._loop.create_future()
+        begun: Begun = self._loop.create_future()
         calling = self._call_provided(ask.key, ask.attempts.function, begun)
         limit = ask.attempts.timeout
         result, error = await (calling if limit is None else self._within(limit, ask.key, calling, begun))
@@ -291,9 +307,7 @@ class _Runner:
             raise error
         return result
 
-    async def _within(
-        self, limit: timedelta, key: str, calling: Coroutine[Any, Any, T], begun: asyncio.Future[None]
-    ) -> T:
+    async def _within(self, limit: timedelta, key: str, calling: Coroutine[Any, Any, T], begun: Begun) -> T:
         """A step that is over its time is cancelled, and given up if it does not let itself be cancelled. To wait for a
         thread takes none of it."""
         running = asyncio.ensure_future(calling)
@@ -309,9 +323,7 @@ class _Runner:
                 self._execution.goes_on(key, running)
         raise over_time(limit, still_runs=key in self._execution.going_on)
 
-    async def _call_provided(
-        self, key: str, function: Callable[[], Any], begun: asyncio.Future[None]
-    ) -> tuple[Any, BaseException | None]:
+    async def _call_provided(self, key: str, function: Callable[[], Any], begun: Begun) -> Ending:
         """A task that is a step gets what its app provides, too."""
         task = function.func if isinstance(function, functools.partial) else None
         if not isinstance(task, TaskFunction) or not task.signature.asks_for:
@@ -332,9 +344,7 @@ class _Runner:
         except BaseException as error:
             return None, error
 
-    async def _call(
-        self, key: str, function: Callable[[], Any], begun: asyncio.Future[None]
-    ) -> tuple[Any, BaseException | None]:
+    async def _call(self, key: str, function: Callable[[], Any], begun: Begun) -> Ending:
         """The result or what was raised, as a value: asyncio lets SystemExit of a task out of the loop."""
         try:
             if is_async(function):
@@ -572,14 +582,12 @@ def _retry_in(ask: WorkflowCall, failed: Failed, task: Task) -> timedelta | None
     return backoff(ask.attempts.retry_policy, tries, workflow.step_id(task, ask.key))
 
 
-def _begin(begun: asyncio.Future[None]) -> None:
+def _begin(begun: Begun) -> None:
     if not begun.done():
         begun.set_result(None)
 
 
-def _call_in_thread(
-    function: Callable[[], Any], begins: Callable[[], object]
-) -> tuple[Any, BaseException | None]:
+def _call_in_thread(function: Callable[[], Any], begins: Callable[[], object]) -> Ending:
     try:
         begins()
         return function(), None
