@@ -131,9 +131,11 @@ async def test_threads_of_one_step_never_run_side_by_side(pause: timedelta) -> N
 async def working(queue: rota.Queue, app: rota.App, concurrency: int) -> AsyncIterator[None]:
     worker = rota.Worker(queue, app, concurrency=concurrency)
     running = asyncio.create_task(worker.run(handle_signals=False))
-    yield
-    worker.stop()
-    await running
+    try:
+        yield
+    finally:
+        worker.stop()
+        await running
 
 
 async def test_steps_keep_no_handler_waiting_for_a_thread() -> None:
@@ -164,24 +166,85 @@ async def test_steps_keep_no_handler_waiting_for_a_thread() -> None:
         assert (await queue.wait(run.id, timeout=60)).output == [0, 1, 2]
 
 
-async def test_a_step_that_waits_for_a_thread_has_all_its_time_left() -> None:
+class Pool:
+    """Something that is provided."""
+
+
+@pytest.mark.parametrize("is_provided", [False, True])
+async def test_a_step_that_waits_for_a_thread_has_all_its_time_left(is_provided: bool) -> None:
     """In real time, as above."""
     app, ran = rota.App(), [0]
+    app.provide(Pool, Pool)
 
     def slow() -> None:
         threading.Event().wait(2.5)
 
-    def quick() -> str:
+    @app.task("quick")
+    def quick(pool: Pool) -> str:
         ran[0] += 1
         return "done"
 
+    def bare() -> str:
+        return quick(Pool())
+
     @app.workflow("flow")
     async def flow(ctx: rota.Workflow) -> str:
-        _, output = await asyncio.gather(ctx.step(slow), ctx.step(quick, timeout=2))
+        step = ctx.step(quick, timeout=2) if is_provided else ctx.step(bare, timeout=2)
+        _, output = await asyncio.gather(ctx.step(slow), step)
         return str(output)
 
     async with rota.connect("memory:") as queue, working(queue, app, concurrency=1):
         run = await queue.start_workflow("flow")
         assert (await queue.wait(run.id, timeout=60)).output == "done"
-        (step,) = [step for step in await queue.steps(run.id) if step.key == "quick"]
+        (step,) = [step for step in await queue.steps(run.id) if step.key != "slow"]
     assert (step.attempts, ran) == (1, [1])
+
+
+async def test_a_step_that_waits_for_a_thread_does_not_begin_after_its_run() -> None:
+    """In real time, as above."""
+    app, gate = rota.App(), threading.Event()
+    called: list[str] = []
+
+    def hang() -> None:
+        assert gate.wait(60)
+
+    @app.workflow("flow", timeout=0.5, max_retries=0)
+    async def flow(ctx: rota.Workflow) -> None:
+        await asyncio.gather(ctx.step(hang), ctx.step(called.append, "late"))
+
+    @app.workflow("last", max_retries=0)
+    async def last(ctx: rota.Workflow) -> None:
+        await ctx.step(called.append, "last")
+
+    async with rota.connect("memory:") as queue, working(queue, app, concurrency=1):
+        run = await queue.start_workflow("flow")
+        try:
+            assert (await queue.wait(run.id, timeout=60)).status == TaskStatus.FAILED
+            after = await queue.start_workflow("last")
+        finally:
+            gate.set()
+        assert (await queue.wait(after.id, timeout=60)).status == TaskStatus.COMPLETED
+    assert called == ["last"]
+
+
+async def test_a_call_that_was_given_up_keeps_a_slot(world: World) -> None:
+    """Else runs are claimed that find no thread, and no other worker gets them."""
+    stubborn = Stubborn(world, seconds=3600)
+
+    @world.app.workflow("flow", max_retries=0)
+    async def flow(ctx: rota.Workflow) -> None:
+        await ctx.step(stubborn.handle, timeout=1, retries=0)
+
+    @world.app.task("quick", max_retries=0)
+    async def quick() -> None: ...
+
+    async with world.running(concurrency=2):
+        for _ in range(2):
+            given_up = await world.queue.start_workflow("flow")
+            assert (await world.queue.wait(given_up.id)).status == TaskStatus.FAILED
+        task = await world.queue.submit("quick")
+        await world.at(30 * MINUTE)
+        assert (await world.queue.get(task.id)).status == TaskStatus.PENDING
+        done = await world.queue.wait(task.id)
+    assert done.started_at is not None
+    assert SECOND * 3600 <= done.started_at - START < SECOND * 3602

@@ -33,7 +33,8 @@ from ..handlers.providers import Resources
 from ..observe import tracing
 from ..observe.telemetry import HookFailed, LeaseLost, Observer, ResultLost, TaskMoved, TaskStarted
 from ..runtimes.runtimes import Runtimes
-from ..workflows.runner import Calls, WorkflowExecution
+from ..workflows.calling import LeftCalls
+from ..workflows.runner import WorkflowExecution
 from .leases import LEASE, Leases, QueueLike, pieces
 
 LOOK_AGAIN = timedelta(seconds=30)
@@ -90,7 +91,7 @@ class TaskWorker:
         self._running: dict[Execution, None] = {}  # a set that keeps its order
         self.leases = Leases(queue, self._running, lease, observe, self._renewed)
         self._overrunning: list[Execution] = []  # given up, and their code still runs
-        self._steps_left: Calls = {}  # those that still run, and no attempt here waits for
+        self._left_calls = LeftCalls(self.wake.set)  # of steps
         self._keeping_places: dict[
             Execution, bool | None
         ] = {}  # given up, of `_running`; None: not asked yet
@@ -184,7 +185,8 @@ class TaskWorker:
 
     def _free(self) -> int:
         self._overrunning = [execution for execution in self._overrunning if execution.still_runs]
-        taken = len(self._running) + len(self._overrunning) + self._asked_for
+        still_run = len(self._overrunning) + len(self._left_calls)
+        taken = len(self._running) + still_run + self._asked_for
         return max(0, self._concurrency - taken) if self.accepting else 0
 
     async def claim(self) -> tuple[Claim, datetime] | None:
@@ -353,7 +355,7 @@ class TaskWorker:
     def _execution(self, task: Task) -> Execution:
         handler = self.runtimes.handler(task.kind)
         if handler.is_workflow:
-            shared = (self._app, self._observe, self._steps_left)
+            shared = (self._app, self._observe, self._left_calls)
             return WorkflowExecution(*shared, task, handler, resources=self.resources, reports=self.leases)
         return Execution(task, handler, resources=self.resources, reports=self.leases)
 

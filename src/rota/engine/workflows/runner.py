@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
-import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -36,18 +34,15 @@ from ...stores.threads import Threads
 from ..app import App
 from ..clock import sleep, wait_for_any
 from ..commands import Parting, Waited, record_steps, restart_workflow, steps_of, wait_or_park
-from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Ending, Execution, StopReason, over_time
-from ..guard import entering_handler, is_a, is_cancelled, parts_of
-from ..handlers.functions import TaskFunction, is_async, running
+from ..executor import OUTPUT_LIMITS, STOP_GRACE, Context, Execution, StopReason
+from ..guard import entering_handler, is_a, parts_of
 from ..observe import tracing
 from ..observe.telemetry import Observer, StepRecorded, WorkflowParked, WorkflowReplayed, running_task
-from .context import Workflow, current_step
+from .calling import LeftCalls, StepCall, StepCalls
+from .context import Workflow
 from .replay import Replay, Restart, WorkflowCall
 
 T = TypeVar("T")
-Begun = asyncio.Future[None]
-Calls = dict[tuple[str, str], asyncio.Future[Any]]
-"""Of steps, by task and key."""
 
 HAND_BACK = timedelta(seconds=5)
 """How long a worker whose code is too old or too new leaves a run to others; if it meets it again, longer."""
@@ -64,15 +59,14 @@ class Stopped(Exception):
 class WorkflowExecution(Execution):
     """One stretch of a workflow, from a claim to its end or the next wait."""
 
-    __slots__ = ("app", "going_on", "left", "observe", "store", "told", "wake")
+    __slots__ = ("app", "calls", "observe", "store", "told", "wake")
 
-    def __init__(self, app: App, observe: Observer, left: Calls, *args: Any, **options: Any) -> None:
+    def __init__(self, app: App, observe: Observer, left: LeftCalls, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.app = app
         self.observe = observe
-        self.left = left
+        self.calls = StepCalls(self.task, left)
         self.told: list[Step] = []  # what the code was told of its `tries`
-        self.going_on: dict[str, asyncio.Future[Any]] = {}  # by the step that is to be tried again after them
         self.wake = asyncio.Event()
 
     def start(
@@ -92,30 +86,15 @@ class WorkflowExecution(Execution):
 
     @property
     def still_runs(self) -> bool:
-        return self._running is not None and self._running.done() and bool(self.going_on)
+        return self._running is not None and self._running.done() and bool(self.calls.under_way)
 
     def call_when_ended(self, tell: Callable[[], None]) -> None:
-        for call in self.going_on.values():
+        for call in self.calls.under_way.values():
             call.add_done_callback(lambda _: tell())
 
-    def goes_on(self, key: str, call: asyncio.Future[Any]) -> None:
-        """A call of the step's function: as long as it has not ended, the step is not tried again here."""
-        self.going_on[key] = call
-        call.add_done_callback(functools.partial(self._has_ended, key))
-
-    def _has_ended(self, key: str, call: asyncio.Future[Any]) -> None:
-        if self.going_on.get(key) is call:
-            del self.going_on[key]
-
-    def leave_behind(self, key: str) -> None:
-        """This attempt does not wait for the call any longer. One that comes to the step anew does."""
-        if (call := self.going_on.pop(key, None)) is not None and not call.done():
-            self.left[self.task.id, key] = call
-            call.add_done_callback(lambda _: self.left.pop((self.task.id, key), None))
-
     def outcome(self) -> Outcome:
-        for key in list(self.going_on):
-            self.leave_behind(key)
+        for key in list(self.calls.under_way):
+            self.calls.leave(key)
         return super().outcome()
 
     async def wait_until_left(self) -> None:
@@ -196,7 +175,7 @@ class _Runner:
             await asyncio.wait(given_up.values(), timeout=STOP_GRACE.total_seconds())
         for key, flying in given_up.items():
             if not flying.done():
-                self._execution.goes_on(key, flying)
+                self._execution.calls.goes_on(key, flying)
         if self._replay is not None:
             self._replay.close()
         await self._stack.aclose()
@@ -259,7 +238,7 @@ class _Runner:
             if key not in replay.asks:  # the branch that asked for it was left
                 flying.cancel()
                 del self._flying[key]
-                self._execution.leave_behind(key)
+                self._execution.calls.leave(key)
         for key, ask in replay.asks.items():
             is_new = ask.step is None or key in self._due
             may_start = ask.kind is StepKind.UNDO or not self._is_cancelling
@@ -269,11 +248,11 @@ class _Runner:
 
     async def _try(self, ask: WorkflowCall) -> Tried:
         """One attempt at a step. However it ends, it ends as a value."""
-        assert ask.attempts is not None
-        started_at = self._context.now()
+        execution, started_at = self._execution, self._context.now()
         try:
             with tracing.stepping(self._execution.task, ask.key):
-                output = check_input(await self._called(ask), OUTPUT_LIMITS, "output")
+                call = StepCall(ask, execution.calls, self._context, self._threads, execution.resources)
+                output = check_input(await call.result(), OUTPUT_LIMITS, "output")
             await self._execution.wait_until_left()
         except BaseException as error:
             if is_a(error, asyncio.CancelledError) and ask.key not in self._flying:
@@ -283,83 +262,11 @@ class _Runner:
             failed = self._execution.failure_of(error)
             retry_in = _retry_in(ask, failed, self._execution.task)
             if retry_in is None:
-                self._execution.leave_behind(ask.key)
+                self._execution.calls.leave(ask.key)
             return Tried(
                 key=ask.key, kind=ask.kind, started_at=started_at, failure=failed.failure, retry_in=retry_in
             )
         return Tried(key=ask.key, kind=ask.kind, started_at=started_at, output=output)
-
-    async def _called(self, ask: WorkflowCall) -> Any:
-        assert ask.attempts is not None
-        task, others = self._execution.task, self._execution.left
-        if before := self._execution.going_on.get(ask.key) or others.get((task.id, ask.key)):
-            await asyncio.wait({before})
-        current_step.set(workflow.step_id(task, ask.key))
-        running.set(self._context)
-        entering_handler()
-        begun: Begun = self._loop.create_future()
-        calling = self._call_provided(ask.key, ask.attempts.function, begun)
-        limit = ask.attempts.timeout
-        result, error = await (calling if limit is None else self._within(limit, ask.key, calling, begun))
-        if is_cancelled():  # the function did it last of all: heard here, it is an error as any other
-            await sleep(timedelta(0))
-        if error is not None:
-            raise error
-        return result
-
-    async def _within(self, limit: timedelta, key: str, calling: Coroutine[Any, Any, T], begun: Begun) -> T:
-        """A step that is over its time is cancelled, and given up if it does not let itself be cancelled. To wait for a
-        thread takes none of it."""
-        running = asyncio.ensure_future(calling)
-        try:
-            await wait_for_any(running, begun, at_most=None)
-            if await wait_for_any(running, at_most=limit):
-                return running.result()
-        finally:
-            if not running.done():
-                running.cancel()
-                await wait_for_any(running, at_most=STOP_GRACE)
-            if not running.done():
-                self._execution.goes_on(key, running)
-        raise over_time(limit, still_runs=key in self._execution.going_on)
-
-    async def _call_provided(self, key: str, function: Callable[[], Any], begun: Begun) -> Ending:
-        """A task that is a step gets what its app provides, too."""
-        task = function.func if isinstance(function, functools.partial) else None
-        if not isinstance(task, TaskFunction) or not task.signature.asks_for:
-            return await self._call(key, function, begun)
-        assert isinstance(function, functools.partial)
-        given = inspect.signature(task.function).bind_partial(*function.args, **function.keywords).arguments
-        if task.signature.asks_for.keys() <= given.keys():
-            return await self._call(key, function, begun)
-        _begin(begun)  # to make what is provided takes of its time
-        try:
-            async with AsyncExitStack() as stack:
-                made = await self._execution.resources.arguments(task.signature, self._context, stack)
-                left_out = {name: value for name, value in made.items() if name not in given}
-                result, error = await self._call(key, functools.partial(function, **left_out), begun)
-                if error is not None:
-                    raise error
-                return result, None
-        except BaseException as error:
-            return None, error
-
-    async def _call(self, key: str, function: Callable[[], Any], begun: Begun) -> Ending:
-        """The result or what was raised, as a value: asyncio lets SystemExit of a task out of the loop."""
-        try:
-            if is_async(function):
-                _begin(begun)
-                return await function(), None
-            run = contextvars.copy_context().run
-            begins = functools.partial(self._loop.call_soon_threadsafe, _begin, begun)
-            answer = self._threads.call(functools.partial(run, _call_in_thread, function, begins))
-            self._execution.goes_on(key, answer)
-            result, error = await asyncio.shield(answer)  # a thread goes on, whoever is cancelled
-            if error is not None:
-                return None, error
-            return (await result if inspect.isawaitable(result) else result), None
-        except BaseException as error:
-            return None, error
 
     async def _take(self, replay: Replay, results: Sequence[Tried]) -> None:
         """Tell the code how steps ended, to see where it goes from there. What is to be tried again is recorded."""
@@ -580,16 +487,3 @@ def _retry_in(ask: WorkflowCall, failed: Failed, task: Task) -> timedelta | None
     if failed.delay is not None:
         return failed.delay
     return backoff(ask.attempts.retry_policy, tries, workflow.step_id(task, ask.key))
-
-
-def _begin(begun: Begun) -> None:
-    if not begun.done():
-        begun.set_result(None)
-
-
-def _call_in_thread(function: Callable[[], Any], begins: Callable[[], object]) -> Ending:
-    try:
-        begins()
-        return function(), None
-    except BaseException as error:
-        return None, error
