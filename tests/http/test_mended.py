@@ -22,7 +22,7 @@ def body(name: str, timing: Any = None, **more: Any) -> dict[str, Any]:
     return {"name": name, "scheduleType": timing or CRON, "target": TARGET, **more}
 
 
-@pytest.mark.parametrize("tenant", ["日本", "a b", "a/b", "é", "\udcff"])
+@pytest.mark.parametrize("tenant", ["日本", "a b", "a/b", "a?b", "a#b", "a\\b", "a%b", "é", "\udcff"])
 async def test_any_tenant_has_a_location(tenant: str, tmp_path: Path) -> None:
     """The header is ASCII; an answer that cannot be sent after the commit invites a second one."""
     api = create_app(f"sqlite:///{tmp_path}/rota.db")

@@ -311,7 +311,7 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 def place_of(request: Request, id: str) -> dict[str, str]:
     """The header that says where a new record is: below the address of the request, in ASCII."""
-    path = quote(request.url.path.rstrip("/"), safe=_SAFE).replace(quote(SLASH), "%2F")
+    path = quote(request.scope["path"].rstrip("/"), safe=_SAFE).replace(quote(SLASH), "%2F")
     return {"Location": f"{path}/{id}"}
 
 
