@@ -122,6 +122,42 @@ async def test_what_waits_says_what_became_of_it_when_a_pause_ends(world: World,
     assert await statuses(world) == ["completed", *[f"skipped {cause}"] * 2]
 
 
+@on_any_store
+async def test_what_waits_behind_what_cannot_start_has_its_turn(world: World) -> None:
+    handle(world, seconds=10)
+    await world.queue.create_template("job", "work")
+    target = rota.TemplateTarget(template_id="job")
+    ending: dict[str, Any] = {"misfire_grace": 60, "end_at": START + 5 * SECOND}
+    made = await world.schedule(
+        interval=1, target=target, task_type=None, overlap_policy="buffer_all", **ending
+    )
+    await world.queue.update_template("job", enabled=False)
+    await world.at(10 * SECOND)
+    async with world.running():
+        await world.at(20 * SECOND)
+        found = await world.queue.get_schedule("s")
+    assert (found.status, found.buffered, found.run_count) == ("completed", (), 0)
+    assert set(await statuses(world, made.id)) == {"skipped disabled"}
+
+
+@on_any_store
+async def test_what_waits_behind_a_time_that_comes_again_has_its_turn(world: World) -> None:
+    starts = handle(world, seconds=10)
+    await world.schedule(cron="* * * * *", overlap_policy="buffer_all", misfire_grace=600)
+    async with world.running():
+        await world.at(65 * SECOND)
+    await world.at(75 * SECOND)
+    await world.queue.update_schedule("s", end_at=START + 4 * MINUTE)
+    world.clock.step(-20 * SECOND)
+    async with world.running():
+        await asyncio.sleep(5)
+    await world.at(5 * MINUTE)
+    async with world.running():
+        await world.at(10 * MINUTE)
+    assert set(await statuses(world)) == {"completed"}
+    assert len(starts) == 4
+
+
 async def test_buffer_one(world: World) -> None:
     starts = handle(world, seconds=200)
     await world.schedule(cron="* * * * *", overlap_policy="buffer_one", max_runs=3)

@@ -24,7 +24,7 @@ from ...domain.model import (
     is_from_the_future,
 )
 from ...domain.recurrence import Timing
-from ...domain.schedule import Decision, after, alike, backfill, definition, run, watching
+from ...domain.schedule import Decision, Fire, after, alike, backfill, definition, run, watching
 from ...domain.workflow import Step
 from ...stores.base import Tx
 from ...stores.queries import (
@@ -113,7 +113,10 @@ class _Firing(msgspec.Struct, frozen=True):
         return cls(due, decisions, likes, live, starter, left, await Fillings.of(tx, due), waited)
 
     async def write(self, tx: Tx, is_more_due: bool) -> Tick:
-        ids = [_run_ids(decision) for decision in self.decisions]
+        ids = [
+            _run_ids(each, may_move=not self.live[found.id])
+            for found, each in zip(self.due, self.decisions, strict=False)
+        ]
         known = await tx.get_many(Run, [id for each in ids for id in each.values()])
         had = {row.schedule_id: set[datetime]() for row in known.values()}
         for row in known.values():
@@ -126,6 +129,11 @@ class _Firing(msgspec.Struct, frozen=True):
             as_other = None if like is None or known else self._start_alike(each, of_each, like, starts[like])
             own = as_other or self._starts(_caused(each, due), of_each, known)
             starts.append([*own, *self.waited.get(due.id, ())])
+        for place, due in enumerate(self.due[: len(decisions)]):
+            while self._is_held_up(due, decisions[place], starts[place]):
+                decisions[place], fire = _next_in_line(decisions[place])
+                turn = _caused(replace(decisions[place], fires=(fire,)), due)
+                starts[place] += self._starts(turn, ids[place], known)
         decisions = [_replacing(each, rows) for each, rows in zip(decisions, starts, strict=True)]
         cancelled = [each for decision in decisions for each in _cancelled(decision, tx.now)]
         awaited = [replace(live, awaited=True) for decision in decisions for live in decision.awaits]
@@ -156,6 +164,13 @@ class _Firing(msgspec.Struct, frozen=True):
         for row in after.with_effects(ended, [row for row in tick.runs if row.id not in there]):
             tx.put(row)
         return tick
+
+    def _is_held_up(
+        self, due: Schedule, decision: Decision, starts: Sequence[tuple[Run, Task | None]]
+    ) -> bool:
+        """Whether times wait behind those that were to start and did not, and for nothing else."""
+        is_tried = bool(decision.until) and not any(started is not None for _, started in starts)
+        return is_tried and bool(decision.schedule.buffered) and not self.live[due.id]
 
     def _filled(self, decision: Decision, starts: Sequence[tuple[Run, Task | None]]) -> Filled:
         found = decision.schedule
@@ -335,6 +350,16 @@ async def _woken(
     return waited
 
 
+def _next_in_line(decision: Decision) -> tuple[Decision, Fire]:
+    """The first that waits fires in place of one that has not started."""
+    first, *line = decision.schedule.buffered
+    new = next((each for each in decision.buffers if each.scheduled_at == first), None)
+    fire = new or Fire(first, has_waited=True)
+    moved = replace(decision.schedule, buffered=tuple(line))
+    left = tuple(each for each in decision.buffers if each is not new)
+    return replace(decision, schedule=moved, fires=(*decision.fires, fire), buffers=left), fire
+
+
 def _caused(decision: Decision, before: Schedule) -> Decision:
     """For the rows: with the causes that the decision has used up."""
     if not before.causes:
@@ -357,10 +382,11 @@ def _cancelled(decision: Decision, now: datetime) -> list[Task]:
     return [task.cancel(victim, now, SCHEDULER, why) for victim in asked]
 
 
-def _run_ids(decision: Decision) -> dict[datetime, str]:
-    """The ids of the rows, by time."""
+def _run_ids(decision: Decision, *, may_move: bool) -> dict[datetime, str]:
+    """The ids of the rows, by time. The line may move on if what fires does not start."""
     times = [fire.scheduled_at for fire in (*decision.fires, *decision.buffers)]
     times += [skip.scheduled_at for skip in decision.skips]
+    times += decision.schedule.buffered if may_move else ()
     return {at: run.run_id(decision.schedule, at) for at in times}
 
 
