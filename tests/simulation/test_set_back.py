@@ -168,6 +168,26 @@ async def test_a_backfill_before_any_node_has_looked_plans_from_now(world: World
     assert ended.next_run_at <= world.clock.now() + 2 * MINUTE
 
 
+@pytest.mark.parametrize("policy", ["skip", "buffer_one"])
+async def test_times_that_were_skipped_ahead_run_though_a_backfill_came_first(
+    world: World, policy: Any
+) -> None:
+    handle(world)
+    ahead(world)
+    await world.schedule(interval=60, overlap_policy=policy, missed_run_policy="skip")
+    for after in (61 * SECOND, 10 * MINUTE + SECOND):
+        await world.at(HOUR + after)
+        await world.queue.run_due()
+    ran = {row.scheduled_at for row in await world.ledger("s") if row.status == RunStatus.RUNNING}
+    assert {RunStatus.SKIPPED} < {row.status for row in await world.ledger("s")}
+    back(world)
+    await world.queue.backfill("s", START - HOUR, START - HOUR)
+    async with world.running():
+        await asyncio.sleep(2 * 3600)
+    left = [row for row in await world.ledger("s") if row.status != RunStatus.COMPLETED]
+    assert [row.scheduled_at for row in left if row.scheduled_at not in ran] == []
+
+
 async def test_a_time_that_waited_is_started_before_any_node_has_looked(world: World) -> None:
     """By the end of the run before. The schedule is planned from now then."""
 

@@ -8,7 +8,7 @@ that was the last).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -118,11 +118,11 @@ class _Firing(msgspec.Struct, frozen=True):
             for found, each in zip(self.due, self.decisions, strict=False)
         ]
         known = await tx.get_many(Run, [id for each in ids for id in each.values()])
-        had = {row.schedule_id: set[datetime]() for row in known.values()}
+        had = {row.schedule_id: dict[datetime, Run]() for row in known.values()}
         for row in known.values():
-            had[row.schedule_id].add(row.scheduled_at)
+            had[row.schedule_id][row.scheduled_at] = row
         decided = zip(self.due, self.decisions, strict=False)  # of the rest nothing was decided
-        decisions = [schedule.without(each, had.get(due.id, set()), due) for due, each in decided]
+        decisions = [schedule.without(each, _had_run(had.get(due.id, {})), due) for due, each in decided]
         causes = await linked_causes(tx, self.due)
         starts: list[list[tuple[Run, Task | None]]] = []
         for due, each, of_each, like in zip(self.due, decisions, ids, self.likes, strict=False):
@@ -157,7 +157,7 @@ class _Firing(msgspec.Struct, frozen=True):
         put = _put_starts(tx, [each for rows in starts for each in rows], related)
         for before, decision, rows, fill in zip(self.due, decisions, starts, filled, strict=False):
             stored = [put[row.id] for row, _ in rows]
-            self._put(tx, before, decision, stored, fill, had.get(before.id, set()), related, tick)
+            self._put(tx, before, decision, stored, fill, had.get(before.id, {}), related, tick)
         again = {each.run_id for each in cancelled}  # these rows are written already
         ended = [row for row in causes.values() if row.id not in again]
         there = {*known, *(row.id for rows in self.waited.values() for row, _ in rows)}
@@ -215,7 +215,7 @@ class _Firing(msgspec.Struct, frozen=True):
         decision: Decision,
         starts: list[tuple[Run, Task | None]],
         filled: Filled,
-        had: Collection[datetime],
+        had: Mapping[datetime, Run],
         related: Ending,
         tick: Tick,
     ) -> None:
@@ -233,7 +233,9 @@ class _Firing(msgspec.Struct, frozen=True):
                 last_task = started.id
         caused = _caused(decision, before).schedule
         for fire in decision.buffers:
-            tick.runs.append(tx.put(run.buffered(caused, fire, tx.now)))
+            row = run.buffered(caused, fire, tx.now)
+            old = had.get(fire.scheduled_at)
+            tick.runs.append(tx.put(row if old is None else replace(row, version=old.version)))
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(caused, skip, tx.now)))
@@ -358,6 +360,11 @@ def _next_in_line(decision: Decision) -> tuple[Decision, Fire]:
     moved = replace(decision.schedule, buffered=tuple(line))
     left = tuple(each for each in decision.buffers if each is not new)
     return replace(decision, schedule=moved, fires=(*decision.fires, fire), buffers=left), fire
+
+
+def _had_run(rows: Mapping[datetime, Run]) -> set[datetime]:
+    """Without those that were skipped, and are due again since the clock went back."""
+    return {at for at, row in rows.items() if row.status is not RunStatus.SKIPPED or row.until is not None}
 
 
 def _caused(decision: Decision, before: Schedule) -> Decision:
