@@ -54,6 +54,32 @@ async def test_a_handler_that_is_stopped_goes_back_to_the_queue(world: World) ->
     assert looking.seen == [(False, False), (True, False)]
 
 
+@pytest.mark.parametrize("is_cancel", [False, True], ids=["stop", "cancel"])
+async def test_a_check_in_a_coroutine_that_a_thread_waits_for_ends_its_attempt_too(
+    world: World, is_cancel: bool
+) -> None:
+    started = threading.Event()
+
+    async def loop(context: rota.Context) -> None:
+        started.set()
+        while True:
+            context.check()
+            await asyncio.sleep(0)
+
+    @world.app.task("calls", max_retries=0)
+    def calls(context: rota.Context) -> None:
+        context.call(loop(context))
+
+    task = await world.queue.submit("calls")
+    async with world.running(shutdown_timeout=0):
+        await asyncio.to_thread(started.wait)
+        if is_cancel:
+            await world.queue.cancel(task.id)
+    ended = await world.queue.get(task.id)
+    assert ended.error is None
+    assert ended.status is (TaskStatus.CANCELLED if is_cancel else TaskStatus.PENDING)
+
+
 async def test_passes_that_are_stopped_or_fail_hand_back_what_they_leave_running(world: World) -> None:
     looking = Looking(world)
     for is_failure in (False, True):

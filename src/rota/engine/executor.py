@@ -12,6 +12,7 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from concurrent import futures
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -326,7 +327,10 @@ class Execution:
         if _is_on(self._loop):  # it would wait for itself, and the worker with it
             coroutine.close()
             raise RuntimeError("context.call is for sync handlers: on the worker's loop, await the coroutine")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        except futures.CancelledError as error:  # an `Exception`, and not what asyncio raises
+            raise asyncio.CancelledError(*error.args) from None
 
     def leave(self, storing: Coroutine[Any, Any, Artifact]) -> Leaving:
         """Store an artifact: on the loop while its caller goes on, in a thread before it does."""
