@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -207,6 +208,17 @@ async def test_what_a_handler_starts_on_the_loop_does_not_get_past_the_executor_
     def calls(context: rota.Context) -> None:
         context.call(leave())
 
+    async def gather() -> None:
+        await asyncio.gather(leave())
+
+    @world.app.task("calls-in-threads", max_retries=0)
+    def calls_in_threads(context: rota.Context) -> None:
+        with ThreadPoolExecutor(2) as threads:
+            for calling in [threads.submit(context.call, start()) for start in (leave, gather)]:
+                with pytest.raises(RuntimeError, match="raised SystemExit"):
+                    calling.result()
+        raise ValueError("both have failed")
+
     @world.app.task("throws", max_retries=0)
     async def throws() -> None:
         await asyncio.to_thread(raising(GeneratorExit(), is_async=False))
@@ -219,6 +231,7 @@ async def test_what_a_handler_starts_on_the_loop_does_not_get_past_the_executor_
     assert {kind: str(task.status) for kind, task in done.items()} == dict.fromkeys(done, "failed")
     assert "raised SystemExit" in str(done["gathers"].error)
     assert "raised SystemExit" in str(done["calls"].error)
+    assert "both have failed" in str(done["calls-in-threads"].error)
     assert "raised SystemExit" in str(done["hands-out"].error)
 
 

@@ -29,7 +29,7 @@ from ..domain.workflow import Tries
 from ..stores.threads import Threads
 from .artifacts import Source, leave
 from .clock import SystemClock, wait_for_any
-from .guard import entering_handler, is_a, name_of, parts_of, text_of, traceback_of
+from .guard import contained, entering_handler, is_a, name_of, parts_of, text_of, traceback_of
 from .handlers.functions import Handler, running
 from .handlers.providers import Resources
 from .observe import tracing
@@ -328,7 +328,7 @@ class Execution:
             coroutine.close()
             raise RuntimeError("context.call is for sync handlers: on the worker's loop, await the coroutine")
         try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+            return asyncio.run_coroutine_threadsafe(contained(coroutine), self._loop).result()
         except futures.CancelledError as error:  # an `Exception`, and not what asyncio raises
             raise asyncio.CancelledError(*error.args) from None
 

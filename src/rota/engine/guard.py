@@ -48,7 +48,7 @@ def guarded_loop() -> Iterator[None]:
         context = options.get("context")
         inside = _inside.get() if context is None else context.get(_inside, False)
         is_guarded = inside and asyncio.iscoroutine(coro)
-        running = _contained(coro) if is_guarded else coro
+        running = contained(coro) if is_guarded else coro
         if before is not None:
             task: Any = before(loop, running, **options)
         else:
@@ -80,7 +80,9 @@ def guarded_loop() -> Iterator[None]:
             loop.set_exception_handler(reported_before)
 
 
-async def _contained(coro: Coroutine[Any, Any, Any]) -> Any:
+async def contained(coro: Coroutine[Any, Any, T]) -> T:
+    """A coroutine of a handler: what it raises, and what the tasks raise that it starts, ends no loop."""
+    entering_handler()
     try:
         return await coro
     except (SystemExit, KeyboardInterrupt) as error:
