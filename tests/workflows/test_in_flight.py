@@ -108,3 +108,34 @@ async def test_a_stop_that_comes_while_a_step_is_recorded_is_seen_before_the_nex
         await worker.stopping.wait()
     assert began == ["first"]
     assert [step.key for step in await world.queue.steps(task.id)] == ["first"]
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_step_that_ends_itself_for_a_stop_is_begun_anew(world: World, turns: int) -> None:
+    """It may do so in the same turn of the loop in which the runner hears of the stop."""
+    began = 0
+
+    @world.app.task("part")
+    async def part(context: rota.Context) -> str:
+        nonlocal began
+        began += 1
+        if began == 1:
+            while not context.is_stopping:
+                await asyncio.sleep(0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            context.check()
+        return "done"
+
+    @world.app.workflow("flow", max_retries=0)
+    async def flow(ctx: rota.Workflow) -> Any:
+        return await ctx.step(part, retries=0)
+
+    task = await world.queue.start_workflow("flow")
+    async with world.running(shutdown_timeout=0):
+        while not began:
+            await asyncio.sleep(0)
+    assert await world.queue.steps(task.id) == []
+    async with world.running():
+        done = await world.queue.wait(task.id)
+    assert (done.status, done.output, began) == (TaskStatus.COMPLETED, "done", 2)

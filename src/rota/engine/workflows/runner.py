@@ -227,8 +227,12 @@ class _Runner:
         """Seconds until the run's own time is up; None: it has all the time it takes, also for what is to be undone."""
         return None if self._late_at is None or self._is_cancelling else self._late_at - self._loop.time()
 
+    @property
+    def _is_stopped(self) -> bool:
+        return self._execution.stopping not in (None, StopReason.CANCEL)
+
     def _check_stopped(self) -> None:
-        if self._execution.stopping not in (None, StopReason.CANCEL):
+        if self._is_stopped:
             raise Stopped
 
     # Steps
@@ -255,8 +259,9 @@ class _Runner:
                 output = check_input(await call.result(), OUTPUT_LIMITS, "output")
             await self._execution.wait_until_left()
         except BaseException as error:
-            if is_a(error, asyncio.CancelledError) and ask.key not in self._flying:
-                raise  # it was given up; else the function was cancelled by its own doing
+            is_given_up = ask.key not in self._flying or self._is_stopped
+            if is_a(error, asyncio.CancelledError) and is_given_up:
+                raise  # else the function was cancelled by its own doing
             if is_a(error, Invalid):
                 error = PermanentError(f"the step's result cannot be stored: {error}")
             failed = self._execution.failure_of(error)
