@@ -54,6 +54,13 @@ for using in (None, "default"):
 assert queue().count(kind="never") == 0
 assert queue().count(kind="always") == 2
 
+if (child := os.fork()) == 0:  # as a server does that has loaded the project before
+    submit("child")
+    queue().close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert queue().count(kind="child") == 1
+
 def refusal(using):
     try:
         submit("mail", {}, using=using)

@@ -8,6 +8,7 @@ Rota's tables in the same PostgreSQL database."""
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from functools import partial
 from typing import Any, Unpack
@@ -23,7 +24,8 @@ from ...domain.options import SubmitOptions
 __all__ = ["queue", "setting", "submit", "submit_on_commit"]
 
 _opening = threading.Lock()
-_opened: list[sync.Queue] = []
+_opened: dict[int, sync.Queue] = {}
+"""By the process that has opened it: one that is forked has none yet."""
 
 
 def setting(name: str) -> Any:
@@ -36,12 +38,13 @@ def setting(name: str) -> Any:
 
 def queue() -> sync.Queue:
     """The queue of this process. It is opened when it is first needed, and closed when the process ends."""
+    process = os.getpid()
     with _opening:
-        if not _opened:
+        if process not in _opened:
             opened = sync.connect(setting("store"), tenant=setting("tenant") or "default")
             atexit.register(opened.close)
-            _opened.append(opened)
-        return _opened[0]
+            _opened[process] = opened
+        return _opened[process]
 
 
 def submit(
