@@ -117,6 +117,29 @@ async def test_what_was_skipped_runs_after_all(world: World) -> None:
 
 
 @on_any_store
+@pytest.mark.parametrize("overlap", ["buffer_all", "allow"])
+async def test_times_that_no_tick_has_handled_yet(world: World, overlap: str) -> None:
+    """Nobody was there at some times; they are run after all before anyone is. One row holds what was skipped of
+    them, or each has its own."""
+    ran = handle(world)
+    ends = {"s": START + HOUR, "many": START + 3 * HOUR}
+    for key, end_at in ends.items():
+        await world.schedule(key, cron="* * * * *", end_at=end_at)
+    await world.at(4 * HOUR)
+    for key, first in (("s", 1), ("many", 150)):
+        start, end = START + first * MINUTE, START + (first + 2) * MINUTE
+        await world.queue.backfill(key, start, end, overlap_policy=overlap)
+    async with world.running():
+        await world.at(4 * HOUR + MINUTE)
+    assert sorted(ran) == [START + n * MINUTE for n in (1, 2, 3, 150, 151, 152)]
+    assert (await finished(world)).status is BackfillStatus.COMPLETED
+    tasks = {task.id: task for task in await world.tasks()}
+    for key, end_at in ends.items():
+        schedule = await world.queue.get_schedule(key)
+        check_ledger(schedule, await world.ledger(key), tasks, START, end_at + SECOND)
+
+
+@on_any_store
 async def test_a_backfill_is_cancelled(world: World) -> None:
     ran = handle(world, seconds=60)
     await world.schedule(cron="0 0 * * *")

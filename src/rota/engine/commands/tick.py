@@ -177,7 +177,9 @@ class _Firing(msgspec.Struct, frozen=True):
         if found.backfill is None:
             return NOT_FILLED
         is_live = bool(self.live[found.id]) or any(started is not None for _, started in starts)
-        return self.fillings.moved_on(found, self.starter, self.left.room(found.tenant), is_live)
+        own = [fire.scheduled_at for fire in (*decision.fires, *decision.buffers)]
+        own += [skip.scheduled_at for skip in decision.skips]
+        return self.fillings.moved_on(found, self.starter, self.left.room(found.tenant), is_live, own)
 
     def _start_alike(
         self,
