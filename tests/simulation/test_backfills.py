@@ -66,6 +66,39 @@ async def test_the_past_one_after_the_other(world: World) -> None:
     assert (schedule.run_count, schedule.next_run_at) == (0, START + HOUR)
 
 
+@on_any_store
+async def test_a_time_whose_task_expired_runs_after_all(world: World) -> None:
+    """In a task of its own: what has expired stays as it is, also when it is put away."""
+    await world.queue.create_template("job", "work", ttl=5)
+    target = rota.TemplateTarget(template_id="job")
+    await world.queue.create_schedule("s", cron="* * * * *", target=target, end_at=START + 2 * MINUTE)
+    await world.schedule("other", cron="* * * * *")
+    async with world.running(scheduler=False) as worker:
+        assert worker.janitor is not None
+        worker.janitor.look_again = SECOND
+        await world.at(65 * SECOND)
+        await world.queue.run_due()
+        await world.at(75 * SECOND)
+    [expired] = await world.tasks(status="expired")
+    await world.queue.update_template("job", enabled=False)
+    await world.queue.backfill("s", START + MINUTE, START + MINUTE)
+    await world.queue.run_due()
+    assert [row.reason for row in await world.ledger("s")] == [rota.RunReason.DISABLED]
+    await world.queue.update_template("job", enabled=True)
+    await world.queue.backfill("s", START + MINUTE, START + MINUTE)
+    await world.queue.run_due()
+    await world.queue.archive(expired.id)
+    [row] = await world.ledger("s")
+    assert (row.status, row.trigger, row.reason) == (RunStatus.RUNNING, RunTrigger.BACKFILL, None)
+    ran = handle(world)
+    async with world.running():
+        await world.at(80 * SECOND)
+    assert START + MINUTE in ran
+    [row] = await world.ledger("s")
+    assert (row.status, row.target_id != expired.id) == (RunStatus.COMPLETED, True)
+    assert (await world.queue.get(expired.id)).status == "archived"
+
+
 async def test_one_without_room_looks_again_after_a_while(world: World) -> None:
     await world.schedule(cron="0 * * * *", end_at=START + 3 * DAY)
     await world.queue.create_tenant("default", pending_tasks=1)

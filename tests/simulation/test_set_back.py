@@ -188,6 +188,28 @@ async def test_times_that_were_skipped_ahead_run_though_a_backfill_came_first(
     assert [row.scheduled_at for row in left if row.scheduled_at not in ran] == []
 
 
+@pytest.mark.parametrize("first", ["a node", "an edit"])
+async def test_a_time_whose_task_expired_comes_again(world: World, first: str) -> None:
+    """No other schedule waits for it."""
+    await world.schedule(cron="* * * * *", ttl=5)
+    ahead(world)
+    await world.at(HOUR + 65 * SECOND)
+    await world.queue.run_due()
+    async with world.running(scheduler=False) as worker:
+        assert worker.janitor is not None
+        worker.janitor.look_again = SECOND
+        await world.at(HOUR + 75 * SECOND)
+    assert len(await world.tasks(status="expired")) == 1
+    back(world, 20 * SECOND)
+    if first == "an edit":
+        await world.queue.update_schedule("s", description="edited")
+    ran = handle(world)
+    async with world.running():
+        await asyncio.sleep(30)
+    assert {f"{task.status}" for task in await world.tasks()} == {"expired", "completed"}
+    assert len(ran) == 1
+
+
 async def test_a_time_that_waited_is_started_before_any_node_has_looked(world: World) -> None:
     """By the end of the run before. The schedule is planned from now then."""
 

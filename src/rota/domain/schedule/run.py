@@ -69,7 +69,9 @@ def start(
     """A run and the task that it starts; or a failed run and no task, if the target cannot work, or a skipped one, if
     its template is disabled. It is available now,
     whenever it was scheduled: it does not overtake what has waited. `before` is how many of the same schedule start
-    with it and are to run after it. `waited` is the row that it has had since it was buffered."""
+    with it and are to run after it. `waited` is the row that it has had since it was buffered, or was skipped. One that
+    was skipped since its task expired gets another."""
+    expired = None if waited is None else waited.target_id
     known: dict[str, Any] = {
         "created_at": now,
         "causes": () if trigger is RunTrigger.MANUAL else _causes(schedule),
@@ -78,11 +80,12 @@ def start(
         known = {"version": waited.version, "created_at": waited.created_at, "causes": waited.causes}
     if stored is not None and not stored.enabled:
         skip = Skip(scheduled_at=scheduled_at, reason=RunReason.DISABLED)
-        return replace(skipped(schedule, skip, now), id=id, trigger=trigger, actor=actor, **known), None
+        row = replace(skipped(schedule, skip, now), id=id, trigger=trigger, actor=actor, **known)
+        return replace(row, target_id=expired), None
     task, problem = None, ""
     try:
         asked = _submission(schedule, stored, id, scheduled_at)
-        task = admit(derived_id("task", id), asked, schedule.tenant, now, limits, actor)
+        task = admit(derived_id("task", expired or id), asked, schedule.tenant, now, limits, actor)
         # By hand always: who triggers it does not write the schedule, and would miss a follower that is new.
         awaited = bool(schedule.awaits_ends or schedule.followers or trigger is RunTrigger.MANUAL)
         if awaited or before:
@@ -167,7 +170,10 @@ def follows(task: Task) -> RunStatus:
 
 
 def follow(run: Run, task: Task) -> Run:
-    """A run is `running` until its task ends, and then says how it ended."""
+    """A run is `running` until its task ends, and then says how it ended. A task that expired before may be none of it
+    any more."""
+    if run.target_id != task.id:
+        return run
     if task.status is not TaskStatus.ARCHIVED:
         return _following(run, task)
     if run.status is not RunStatus.RUNNING:

@@ -237,7 +237,9 @@ class _Firing(msgspec.Struct, frozen=True):
         for fire in decision.buffers:
             row = run.buffered(caused, fire, tx.now)
             old = had.get(fire.scheduled_at)
-            tick.runs.append(tx.put(row if old is None else replace(row, version=old.version)))
+            if old is not None:
+                row = replace(row, version=old.version, target_id=old.target_id)
+            tick.runs.append(tx.put(row))
         for skip in decision.skips:
             if skip.scheduled_at not in had:
                 tick.runs.append(tx.put(run.skipped(caused, skip, tx.now)))
@@ -443,12 +445,13 @@ async def replan_schedules(tx: Tx, after: Cursor | None, limit: int) -> tuple[Cu
 
 
 async def _skipped_too_soon(tx: Tx, of: Schedule) -> tuple[list[Run], list[Run]]:
-    """(rows of times after now that were skipped; the row of a stretch that reaches beyond now, if there is one)"""
+    """(rows of times after now that were skipped; the row of a stretch that reaches beyond now, if there is one). Rows
+    that have a task, which expired, stay: their times get another."""
     skipped = RunStatus.SKIPPED
     too_soon = await tx.find(RunList(schedule_id=of.id, status=skipped, since=tx.now), ROWS_OF_ONE)
     last = await tx.find(RunList(schedule_id=of.id, status=skipped, until=tx.now), 1)
     return (
-        [row for row in too_soon if row.scheduled_at > tx.now],
+        [row for row in too_soon if row.scheduled_at > tx.now and row.target_id is None],
         [row for row in last if row.until is not None and row.until > tx.now],
     )
 
