@@ -13,6 +13,8 @@ import pytest
 
 import rota
 from rota import TaskStatus
+from rota.engine.executor import STOP_GRACE
+from rota.engine.workflows import runner
 from worlds import MINUTE, SECOND, START, Stubborn, World
 
 AT_ONCE = rota.RetryPolicy(initial=timedelta(0))
@@ -53,6 +55,63 @@ async def test_a_run_goes_on_beside_a_step_that_is_not_tried_again(world: World)
     async with world.running():
         done = await world.queue.wait(task.id)
     assert (done.output, world.clock.now() < START + MINUTE) == ("went on", True)
+
+
+@pytest.mark.parametrize("limit", [None, 100])
+async def test_a_step_waits_for_its_call_that_was_left(world: World, limit: float | None) -> None:
+    """The branch of the code that asked for it had ended, and then the run failed."""
+    stubborn, attempts = Stubborn(world, seconds=40), 0
+
+    async def fail(ctx: rota.Workflow, after: float, name: str) -> None:
+        await ctx.step(asyncio.sleep, after, name=name)
+        if attempts == 1:
+            raise ZeroDivisionError
+
+    async def leave(ctx: rota.Workflow) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ctx.step(stubborn.handle, timeout=limit))
+                group.create_task(fail(ctx, 1, "first"))
+        except* ZeroDivisionError:
+            pass
+
+    @world.app.workflow("flow", max_retries=1, retry_policy=AT_ONCE)
+    async def flow(ctx: rota.Workflow) -> None:
+        nonlocal attempts
+        attempts += 1
+        await asyncio.gather(leave(ctx), fail(ctx, 3, "second"))
+
+    task = await world.queue.start_workflow("flow")
+    async with world.running():
+        done = await world.queue.wait(task.id)
+    assert (attempts, stubborn.began, stubborn.most) == (2, [timedelta(0), 40 * SECOND], 1)
+    assert done.status == TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("fails_after", [1, 3])
+async def test_a_step_waits_for_its_call_that_was_given_up_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch, fails_after: float
+) -> None:
+    """It had a time, and the run failed before that was over, or while the call was given a while to end. The worker
+    is too busy for a moment to look after both at once."""
+    stubborn, attempts = Stubborn(world, seconds=40), 0
+    monkeypatch.setattr(runner, "STOP_GRACE", STOP_GRACE - timedelta(milliseconds=10))
+
+    async def fail(ctx: rota.Workflow) -> None:
+        await ctx.step(asyncio.sleep, fails_after)
+        if attempts == 1:
+            raise ZeroDivisionError
+
+    @world.app.workflow("flow", max_retries=1, retry_policy=AT_ONCE)
+    async def flow(ctx: rota.Workflow) -> None:
+        nonlocal attempts
+        attempts += 1
+        await asyncio.gather(ctx.step(stubborn.handle, timeout=2, retries=0), fail(ctx))
+
+    task = await world.queue.start_workflow("flow")
+    async with world.running():
+        await world.queue.wait(task.id)
+    assert (attempts, stubborn.began, stubborn.most) == (2, [timedelta(0), 40 * SECOND], 1)
 
 
 @pytest.mark.parametrize("how", ["not tried again", "of a late run", "beside an error"])

@@ -41,6 +41,8 @@ class LeftCalls:
         return self._calls.get((task_id, key))
 
     def add(self, task_id: str, key: str, call: asyncio.Future[Any]) -> None:
+        if (task_id, key) in self._calls:
+            return  # the call only waited for that one
         self._calls[task_id, key] = call
         call.add_done_callback(functools.partial(self._has_ended, (task_id, key)))
 
@@ -65,9 +67,10 @@ class StepCalls:
         self.under_way[key] = call
         call.add_done_callback(functools.partial(self._has_ended, key))
 
-    def leave(self, key: str) -> None:
-        """This attempt waits for it no longer; one that comes to the step anew does."""
-        call = self.under_way.pop(key, None)
+    def leave(self, key: str, trying: asyncio.Future[Any] | None = None) -> None:
+        """This attempt waits for it no longer; one that comes to the step anew does. On the loop, the try is the
+        call."""
+        call = self.under_way.pop(key, trying)
         if call is not None and not call.done():
             self._left.add(self.task.id, key, call)
 
@@ -117,12 +120,14 @@ class StepCall:
                 await wait_for_any(running, self._begun, at_most=None)
                 if await wait_for_any(running, at_most=limit):
                     return running.result()
-        finally:
-            if not running.done():
-                running.cancel()
-                await wait_for_any(running, at_most=STOP_GRACE)
-            if not running.done():
-                self._calls.goes_on(self._key, running)
+            running.cancel()
+            await wait_for_any(running, at_most=STOP_GRACE)
+        except asyncio.CancelledError:  # the try is given up, and goes on until the call has ended
+            running.cancel()
+            await wait_for_any(running, at_most=None)
+            raise
+        if not running.done():
+            self._calls.goes_on(self._key, running)
         raise over_time(limit, still_runs=self._key in self._calls.under_way)
 
     async def _called_with_provided(self) -> Ending:

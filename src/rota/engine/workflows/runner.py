@@ -242,7 +242,7 @@ class _Runner:
             if key not in replay.asks:  # the branch that asked for it was left
                 flying.cancel()
                 del self._flying[key]
-                self._execution.calls.leave(key)
+                self._execution.calls.leave(key, flying)
         for key, ask in replay.asks.items():
             is_new = ask.step is None or key in self._due
             may_start = ask.kind is StepKind.UNDO or not self._is_cancelling
