@@ -152,6 +152,8 @@ async def test_what_waits_behind_a_time_that_comes_again_has_its_turn(world: Wor
     async with world.running():
         await asyncio.sleep(5)
     await world.at(5 * MINUTE)
+    await world.queue.run_due()
+    assert (await world.queue.get_schedule("s")).last_run_at == START + 5 * MINUTE
     async with world.running():
         await world.at(10 * MINUTE)
     assert set(await statuses(world)) == {"completed"}

@@ -131,7 +131,7 @@ class _Firing(msgspec.Struct, frozen=True):
             starts.append([*own, *self.waited.get(due.id, ())])
         for place, due in enumerate(self.due[: len(decisions)]):
             while self._is_held_up(due, decisions[place], starts[place]):
-                decisions[place], fire = _next_in_line(decisions[place])
+                decisions[place], fire = _next_in_line(decisions[place], tx.now)
                 turn = _caused(replace(decisions[place], fires=(fire,)), due)
                 starts[place] += self._starts(turn, ids[place], known)
         decisions = [_replacing(each, rows) for each, rows in zip(decisions, starts, strict=True)]
@@ -356,12 +356,12 @@ async def _woken(
     return waited
 
 
-def _next_in_line(decision: Decision) -> tuple[Decision, Fire]:
+def _next_in_line(decision: Decision, now: datetime) -> tuple[Decision, Fire]:
     """The first that waits fires in place of one that has not started."""
     first, *line = decision.schedule.buffered
     new = next((each for each in decision.buffers if each.scheduled_at == first), None)
     fire = new or Fire(first, has_waited=True)
-    moved = replace(decision.schedule, buffered=tuple(line))
+    moved = replace(decision.schedule, buffered=tuple(line), last_run_at=now)
     left = tuple(each for each in decision.buffers if each is not new)
     return replace(decision, schedule=moved, fires=(*decision.fires, fire), buffers=left), fire
 
