@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import rota
 from rota import RunReason, RunStatus, RunTrigger, ScheduleStatus, TaskStatus
@@ -464,6 +465,21 @@ async def test_an_expiry_is_in_the_ledger_at_once_without_a_janitor(world: World
     ]
     await world.at(2 * HOUR + MINUTE + SECOND)
     assert (await queue.overview()).waiting == []
+
+
+async def test_an_expiry_that_is_marked_late_changes_nothing_in_the_ledger(world: World) -> None:
+    await world.schedule(cron="0 * * * *", ttl=60)
+    for hour in range(1, 5):
+        await world.at(hour * HOUR)
+        await world.queue.run_due()
+    await world.at(4.5 * HOUR)
+    rows, why = await world.ledger("s"), str(await world.queue.why("s", START + HOUR))
+    assert [row.completed_at for row in rows] == [START + n * HOUR + MINUTE for n in range(1, 5)]
+    async with world.running(scheduler=False):
+        await world.at(4.6 * HOUR)
+    assert {str(task.history[-1].status) for task in await world.tasks()} == {"expired"}, "it was marked"
+    assert [replace(row, version=1) for row in await world.ledger("s")] == rows
+    assert str(await world.queue.why("s", START + HOUR)) == why
 
 
 async def test_a_start_that_failed_uses_up_no_run(world: World) -> None:

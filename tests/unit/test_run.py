@@ -299,7 +299,26 @@ def test_archiving_what_had_expired_unnoticed_ends_the_row_as_well() -> None:
     assert task is not None
     ended = follow(run, life.archive(task, LATER + HOUR * 2, "bob"))
     assert (ended.status, ended.reason) == (RunStatus.SKIPPED, RunReason.EXPIRED)
-    assert ended.completed_at == LATER + HOUR * 2
+    assert ended.completed_at == LATER + HOUR
+
+
+@pytest.mark.parametrize(("marked", "ended"), [(HOUR / 2, HOUR / 2), (HOUR, HOUR), (3 * HOUR, HOUR)])
+def test_a_run_ends_when_its_task_expires_and_not_when_that_is_noticed(
+    marked: timedelta, ended: timedelta
+) -> None:
+    run, task = started(TaskTarget(kind="send", ttl=HOUR))
+    assert task is not None
+    assert follow(run, life.expire(task, LATER + marked, "janitor")).completed_at == LATER + ended
+
+
+def test_an_attempt_that_fails_after_the_expiry_ends_its_run_then() -> None:
+    run, task = started(TaskTarget(kind="send", ttl=HOUR / 2))
+    assert task is not None
+    failed = settled(claimed(task), replace(BOOM, permanent=False))
+    assert failed.updated_at > LATER + HOUR / 2, "what runs outlives its expiry"
+    assert as_of(run, failed, LATER + 2 * HOUR).completed_at == failed.updated_at
+    swept = life.expire(failed, LATER + 2 * HOUR, "janitor")
+    assert follow(run, swept).completed_at == failed.updated_at
 
 
 @pytest.mark.parametrize(("after", "status"), [(-1, RunStatus.RUNNING), (0, RunStatus.SKIPPED)])

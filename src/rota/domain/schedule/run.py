@@ -159,7 +159,7 @@ def as_of(run: Run, task: Task | None, now: datetime) -> Run:
     """How a run reads at `now`, given its task: what has expired is over, swept or not."""
     if run.status is not RunStatus.RUNNING or task is None or task.as_of(now) is task:
         return run
-    return replace(follow(run, task.as_of(now)), completed_at=task.expires_at)
+    return follow(run, task.as_of(now))
 
 
 def follows(task: Task) -> RunStatus:
@@ -208,10 +208,19 @@ def _following(run: Run, task: Task) -> Run:
     return replace(
         run,
         status=status,
-        completed_at=task.completed_at,
+        completed_at=_ended_at(task),
         reason=RunReason.EXPIRED if task.status is TaskStatus.EXPIRED else None,
         error=str(task.error) if task.error and status is RunStatus.FAILED else None,
     )
+
+
+def _ended_at(task: Task) -> datetime | None:
+    """What has expired did so at its expiry (an attempt may have gone on beyond it), whenever that is marked."""
+    if task.status is not TaskStatus.EXPIRED or task.expires_at is None:
+        return task.completed_at
+    waits = [change.at for change in task.history if change.status is TaskStatus.PENDING]
+    expired_at = max([task.expires_at, *waits])
+    return expired_at if task.completed_at is None else min(expired_at, task.completed_at)
 
 
 def _failed(run: Run, error: str, now: datetime) -> Run:
