@@ -67,6 +67,18 @@ def test_the_durations_of_a_submission(quiet: Tenant, suffix: str, given: object
     assert (made["retryPolicy"]["initialSeconds"], made["retryPolicy"]["maximumSeconds"]) == (300, 3600)
 
 
+def test_null_leaves_a_part_of_a_retry_policy_as_it_is_by_default(quiet: Tenant) -> None:
+    policy = {"initialSeconds": None, "maximumSeconds": None, "multiplier": None, "jitter": 0.5}
+    sent = quiet.http.post(quiet.path("task-executions"), json={"kind": "echo", "retryPolicy": policy})
+    assert sent.status_code == 201, sent.text
+    default = {"initialSeconds": 1, "multiplier": 2, "maximumSeconds": 60}
+    assert sent.json()["retryPolicy"] == {**default, "jitter": 0.5}
+    snake = {"initial_seconds": None, "maximum_seconds": None}
+    made = quiet.http.post("/api/v1/tasks", json={**PYTHON_TASK, "retry_policy": snake})
+    assert made.status_code == 201, made.text
+    assert made.json()["retry_policy"]["initial_seconds"] == 1
+
+
 @pytest.mark.parametrize("name", ["timeout_seconds", "timeoutSeconds", "timeout"])
 def test_the_durations_of_a_stored_task_and_its_interval(quiet: Tenant, name: str) -> None:
     body = v1.TemplateBody.model_validate({**PYTHON_TASK, name: "5m", "ttl": "90s"})

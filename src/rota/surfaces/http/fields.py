@@ -221,7 +221,8 @@ def given_options(body: BaseModel, shape: type) -> dict[str, Any]:
 
 def _option_value(shape: type, name: str, value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return RetryPolicy(**given_options(value, RetryPolicyOptions))
+        policy = given_options(value, RetryPolicyOptions)
+        return RetryPolicy(**{part: given for part, given in policy.items() if given is not None})
     if value is not None and value_type(shape, name) == Duration:
         return timedelta(seconds=value)
     return value
