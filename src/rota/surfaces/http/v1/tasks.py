@@ -11,6 +11,7 @@ from fastapi import Body, Path, Request, Response
 from msgspec import structs
 
 from ....domain import template as rules
+from ....domain.checks import check_key
 from ....domain.errors import Invalid, NotFound
 from ....domain.model import (
     MissedRunPolicy,
@@ -213,9 +214,10 @@ def _fields(body: schemas.TemplateBody | schemas.TemplatePatch, runtime: Runtime
     given: dict[str, Any] = {**given_options(body, TemplateOptions), "runtime": runtime}
     if runtime is Runtime.PYTHON and "command" in body.model_fields_set:
         given["kind"] = body.command
-    if "name" in body.model_fields_set:
-        given["alias"] = body.name
-    for name in ("alias", "command", "parameters", "parameters_schema"):
+    for word in ("name", "alias"):
+        if word in body.model_fields_set:
+            given["alias"] = check_key(getattr(body, word), word)
+    for name in ("command", "parameters", "parameters_schema"):
         if name in body.model_fields_set:
             given[name] = getattr(body, name)
     return given
