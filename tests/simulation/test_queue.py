@@ -10,7 +10,9 @@ import pytest
 
 import rota
 from rota import TaskStatus
+from rota.engine.observe.metrics import read_gauges
 from rota.engine.queries import tasks as task_queries
+from rota.engine.queries.health import check_serving
 from worlds import HOUR, MINUTE, START, World, on_any_store
 
 
@@ -63,6 +65,22 @@ async def test_a_pending_task_past_its_expiry_reads_as_expired_everywhere_at_onc
         await world.queue.cancel(task.id)
     with pytest.raises(rota.Refused, match="only a failed or cancelled task can be replayed"):
         await world.queue.replay(task.id)
+
+
+async def test_what_has_expired_unswept_counts_as_open_nowhere(world: World) -> None:
+    node = rota.Worker(world.queue, rota.App(), janitor=False)
+    await node.heartbeat.run_once()
+    await world.queue.submit_many([("gone", None), ("gone", None)], ttl=60)
+    await world.queue.submit("there", queue="q")
+    await world.at(MINUTE)
+    [queue] = [each for each in await world.queue.list_queues() if each.pending]
+    assert (queue.name, queue.pending) == ("q", 1)
+    assert [each.open_tasks for each in await world.queue.list_tenants()] == [1]
+    gauges = await world.store.read(read_gauges(timedelta(0)))
+    assert gauges.tasks == {("default", "q", "pending"): 1}
+    assert gauges.unhandled == {("there",): 1}
+    serving = await world.store.read(check_serving())
+    assert sum(serving.unhandled.values()) == 1
 
 
 async def test_the_same_idempotency_key_gives_the_same_task(world: World) -> None:

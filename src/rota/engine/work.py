@@ -1,17 +1,19 @@
-"""Works, written as functions of a transaction. `commit` repeats one for callers that have no later round to do so."""
+"""Works, written as functions of a transaction. `commit` repeats one for callers that have no later round to do so.
+`tally_open` is a part that several share."""
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..domain.errors import Unavailable
 from ..domain.model import Record
 from ..stores.base import Store, Tx, Work
-from ..stores.queries import Query
+from ..stores.queries import OpenTasks, PastExpiry, Query
 from .clock import Clock, sleep
 
 P = ParamSpec("P")
@@ -46,6 +48,13 @@ async def find(tx: Tx, query: Query[R], limit: int) -> list[R]:
 async def count(tx: Tx, query: Query[Record]) -> int:
     """How many one query finds."""
     return await tx.count(query)
+
+
+async def tally_open(tx: Tx, *by: str, at: datetime | None = None) -> Counter[tuple[str, ...]]:
+    """The number of open tasks by their values in these columns, as of `at` (None: now). What has expired by then is
+    not open, swept or not."""
+    every = await tx.tally(OpenTasks(), *by)
+    return Counter(every) - Counter(await tx.tally(PastExpiry(at=at or tx.now), *by))
 
 
 async def commit(store: Store, clock: Clock, work: Work[T]) -> T:

@@ -34,9 +34,9 @@ from ...domain.errors import StoreError, Unavailable
 from ...domain.model import ChangeType, RunStatus, RunTrigger, StepKind, Task, TaskStatus
 from ...domain.schedule.run import follows, is_by_hand
 from ...stores.base import Store, Tx
-from ...stores.queries import AlarmList, DueSchedules, NodeList, OpenTasks, PastExpiry, ScheduleList
+from ...stores.queries import AlarmList, DueSchedules, NodeList, PastExpiry, ScheduleList
 from ..clock import Clock, SystemClock
-from ..work import as_work
+from ..work import as_work, tally_open
 from .observed import LoopLag, ObservedStore
 from .telemetry import (
     AlarmBegan,
@@ -365,7 +365,7 @@ async def read_gauges(tx: Tx, near: timedelta, at: datetime | None = None) -> Re
     unhandled: Tally[tuple[str, ...]] = Tally()
     known = {kind for node in nodes for kind in node.workflows}
     for (tenant, queue, kind, status), number in (
-        await tx.tally(OpenTasks(), "tenant", "queue", "kind", "status")
+        await tally_open(tx, "tenant", "queue", "kind", "status", at=now)
     ).items():
         tasks[tenant, queue, status] += number
         if kind in known:

@@ -38,7 +38,7 @@ from ...stores.queries import (
 )
 from ..commands.alarms import find_stuck
 from ..commands.serving import every_node
-from ..work import as_work
+from ..work import as_work, tally_open
 
 ENOUGH = 1000
 OPEN = AlarmList(tenant=None, is_open=True)
@@ -76,7 +76,7 @@ async def check_serving(tx: Tx) -> Serving:
     alive = living(nodes, tx.now)
     unhandled: Counter[str] = Counter()
     if nodes:
-        found = await tx.tally(OpenTasks(), "tenant", "kind", "queue", "status")
+        found = await tally_open(tx, "tenant", "kind", "queue", "status")
         for (tenant, kind, queue, status), number in found.items():
             sentence = nobody_handles(nodes, tx.now, tenant, kind, queue)
             if status == TaskStatus.PENDING and sentence is not None:

@@ -14,11 +14,11 @@ from ...domain import serving as fleet
 from ...domain.model import Gate, NodeState, PausedQueue, Task
 from ...domain.serving import Waiting, explain, paused_id
 from ...stores.base import Tx
-from ...stores.queries import EndedTasks, GateList, OpenTasks, PausedQueues, UpcomingTasks
+from ...stores.queries import EndedTasks, GateList, PausedQueues, UpcomingTasks
 from ..commands.gates import first_in_lines
 from ..commands.serving import every_node
 from ..commands.shared import find_task
-from ..work import as_work
+from ..work import as_work, tally_open
 
 PAUSED_AT_MOST = 10_000
 LOOKED_AT = 100
@@ -65,7 +65,7 @@ async def fleet_of(tx: Tx, tenant: str | None) -> Fleet:
 async def queues_in_use(tx: Tx, tenant: str) -> list[QueueUse]:
     """Every queue of the tenant that has or had tasks within minutes, is paused, or is served by name; by name."""
     tasks: Counter[tuple[str, str]] = Counter()
-    for (owner, queue, status), number in (await tx.tally(OpenTasks(), "tenant", "queue", "status")).items():
+    for (owner, queue, status), number in (await tally_open(tx, "tenant", "queue", "status")).items():
         if owner == tenant:
             tasks[queue, status] += number
     paused = {each.queue: each for each in await tx.find(PausedQueues(tenant=tenant), PAUSED_AT_MOST)}

@@ -20,14 +20,13 @@ from ...stores.base import Tx
 from ...stores.queries import (
     AlarmList,
     Cursor,
-    OpenTasks,
     ScheduleList,
     TemplateList,
     TenantList,
 )
 from ..commands.shared import find_any_schedule, find_calendar, find_every, find_template
 from ..commands.tenants import find_tenant
-from ..work import as_work
+from ..work import as_work, tally_open
 
 one_template, one_tenant = as_work(find_template), as_work(find_tenant)
 
@@ -70,7 +69,7 @@ async def tenants_in_use(tx: Tx) -> list[TenantUse]:
     """Every tenant that has a record, a living schedule or an open task; by name."""
     known = {tenant.id: tenant for tenant in await find_every(tx, TenantList())}
     schedules = await tx.tally(ScheduleList(tenant=None), "tenant")
-    tasks = await tx.tally(OpenTasks(), "tenant")
+    tasks = await tally_open(tx, "tenant")
     names = known.keys() | {name for (name,) in (*schedules, *tasks)}
     return [
         TenantUse(
