@@ -266,6 +266,17 @@ async def test_a_client_and_a_worker_far_apart_ask_little() -> None:
         await store.close()
 
 
+async def grown(store: Store, met: Callable[[], object]) -> int:
+    """How many commits it takes until upkeep has come so far. It follows commits, and may be far behind them."""
+    commits = 0
+    async with asyncio.timeout(60):
+        while not met():
+            await add_one(store)
+            commits += 1
+            await asyncio.sleep(0.05)
+    return commits
+
+
 async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_them() -> None:
     requests = MemoryRequests("bounded")
     clock = ManualClock(START)
@@ -274,13 +285,13 @@ async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_
     for _ in range(40):
         await add_one(store)
         await asyncio.sleep(0.002)
-    await until(lambda: len(keys(requests, "snapshot/")) >= 3)
+    more = await grown(store, lambda: len(keys(requests, "snapshot/")) >= 3)
     assert keys(requests, "log/")[0] == "log/000000000001.json", "removed before its time"
     clock.at += 2 * HOUR
     for _ in range(40):
         await add_one(store)
         await asyncio.sleep(0.002)
-    await until(lambda: len(keys(requests, "log/")) < 60)
+    more += await grown(store, lambda: keys(requests, "log/")[0] > "log/000000000020.json")
     await store.close()
     assert len(keys(requests, "snapshot/")) < 15
     counting = FaultyRequests(requests)
@@ -289,7 +300,7 @@ async def test_snapshots_bound_what_a_start_reads_and_the_log_is_removed_behind_
     counter = await get(fresh, Task, "counter")
     await fresh.close()
     assert counter is not None
-    assert counter.priority == 80
+    assert counter.priority == 80 + more
     assert len(counting.made) < 30
 
 
