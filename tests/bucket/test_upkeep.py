@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -690,8 +692,14 @@ async def test_upkeep_that_is_refused_is_said_once_and_again_when_it_works(
     store = BucketStore(requests, clock, Tuning(views_every=timedelta(0), **often))
     await store.open()
 
-    async def busy(*numbers: int) -> None:
-        for number in numbers:
+    numbers = itertools.count()
+
+    async def busy(least: int, met: Callable[[], bool]) -> None:
+        """So many commits, and as many more as upkeep needs: it follows them, and may be far behind."""
+        for made in itertools.count():
+            if made >= least and met():
+                return
+            number = next(numbers)
             ended: dict[str, Any] = {"status": TaskStatus.COMPLETED, "completed_at": clock.at}
             await put(store, schedule(key=f"s{number}"), task(**ended))
             clock.at += timedelta(minutes=10)
@@ -699,8 +707,11 @@ async def test_upkeep_that_is_refused_is_said_once_and_again_when_it_works(
             await asyncio.sleep(0.01)
             await store.tidy()
 
-    await busy(*range(60))
-    assert sum(made[0] == kind and made[1].startswith(prefix) for made in requests.made) > 1
+    def refused_again() -> bool:
+        return sum(made[0] == kind and made[1].startswith(prefix) for made in requests.made) > 1
+
+    async with asyncio.timeout(60):
+        await busy(60, refused_again)
     [warning] = said(caplog, logging.WARNING)
     assert warning.startswith(f"upkeep of memory-bucket:: cannot {act} memory-bucket:/{prefix}")
     assert "access denied (injected: 403)" in warning
@@ -708,7 +719,8 @@ async def test_upkeep_that_is_refused_is_said_once_and_again_when_it_works(
     assert said(caplog, logging.INFO) == []
     requests.plan = never
     clock.at += timedelta(days=1)
-    await busy(*range(60, 90))
+    async with asyncio.timeout(60):
+        await busy(30, lambda: said(caplog, logging.INFO) != [])
     await store.close()
     assert len(said(caplog, logging.WARNING)) == 1
     [info] = said(caplog, logging.INFO)
