@@ -254,15 +254,22 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
+def processor_time(*command: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def test_help_takes_less_than_200_ms() -> None:
-    """Of processor time, at best: a machine that is busy with something else does not count."""
+    """Of processor time, at best: a machine that is busy with something else does not count. Where Python alone takes
+    longer to start than 15 ms, the machine is slow, and all of it may take so much longer."""
     times: list[float] = []
+    bare: list[float] = []
     while not times or (min(times) >= 0.2 and len(times) < 10):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([*ROTA, "--help"], check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.2, times
+        times.append(processor_time(*ROTA, "--help"))
+        bare.append(processor_time(sys.executable, "-c", "pass"))
+    assert min(times) < 0.2 * max(1, min(bare) / 0.015), (times, bare)
 
 
 def in_a_terminal(*arguments: str, **environment: str) -> tuple[str, int]:
