@@ -67,6 +67,23 @@ async def test_the_past_one_after_the_other(world: World) -> None:
 
 
 @on_any_store
+@pytest.mark.parametrize("grace", [0, 600])
+async def test_a_time_that_is_due_is_none_of_the_past(world: World, grace: int) -> None:
+    """No node has looked at it yet: it fires by itself, or is missed and then runs after all."""
+    ran = handle(world)
+    await world.schedule(cron="* * * * *", misfire_grace=grace, overlap_policy="allow")
+    await world.at(125 * SECOND)
+    await world.queue.backfill("s", START, START + 2 * MINUTE, overlap_policy="allow")
+    async with world.running():
+        await world.at(150 * SECOND)
+    assert sorted(ran) == [START, START + MINUTE, START + 2 * MINUTE]
+    rows = await world.ledger("s")
+    assert {row.status for row in rows} == {RunStatus.COMPLETED}
+    assert sum(row.trigger == RunTrigger.BACKFILL for row in rows) == (1 if grace else 3)
+    assert (await finished(world)).left == 0
+
+
+@on_any_store
 async def test_a_time_whose_task_expired_runs_after_all(world: World) -> None:
     """In a task of its own: what has expired stays as it is, also when it is put away."""
     await world.queue.create_template("job", "work", ttl=5)

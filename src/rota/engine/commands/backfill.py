@@ -101,24 +101,14 @@ class Fillings(msgspec.Struct, frozen=True):
             return []
         return [replace(task, awaited=True) for task in live if not task.awaited]
 
-    def moved_on(
-        self,
-        schedule: Schedule,
-        starter: Starter,
-        room: int | None,
-        is_live: bool,
-        own: Sequence[datetime] = (),
-    ) -> Filled:
-        """The next step of the backfill of this schedule. `room` is how many tasks its tenant may still start, `own`
-        its own times of this tick: those that are to be filled have their rows only afterwards."""
+    def moved_on(self, schedule: Schedule, starter: Starter, room: int | None, is_live: bool) -> Filled:
+        """The next step of the backfill of this schedule. `room` is how many tasks its tenant may still start."""
         now = starter.now
         filling = schedule.backfill
         if filling is None or not filling.is_open:
             return Filled(backfill=filling)
         if starter.is_suspended(schedule.tenant):
             return Filled(backfill=backfill.cancel(filling, now, "the tenant was suspended"))
-        if any(at <= filling.end for at in own):
-            return Filled(backfill=filling, look_at=now)
         known = self._rows.get(schedule.id, {})
         step = backfill.step(schedule, filling, known, now, is_live=is_live, room=room)
         going_on = replace(schedule, backfill=step.backfill)

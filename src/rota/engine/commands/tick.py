@@ -176,10 +176,10 @@ class _Firing(msgspec.Struct, frozen=True):
         found = decision.schedule
         if found.backfill is None:
             return NOT_FILLED
+        if decision.until is not None and found.backfill.is_open:  # a time may be of both: it gets its row first
+            return Filled(backfill=found.backfill, look_at=self.starter.now)
         is_live = bool(self.live[found.id]) or any(started is not None for _, started in starts)
-        own = [fire.scheduled_at for fire in (*decision.fires, *decision.buffers)]
-        own += [skip.scheduled_at for skip in decision.skips]
-        return self.fillings.moved_on(found, self.starter, self.left.room(found.tenant), is_live, own)
+        return self.fillings.moved_on(found, self.starter, self.left.room(found.tenant), is_live)
 
     def _start_alike(
         self,
