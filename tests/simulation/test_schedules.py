@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 import rota
 from rota import RunReason, RunStatus, RunTrigger, ScheduleStatus, TaskStatus
+from rota.domain.schedule import alike
 from rota.engine.commands import Tick, fire_due, tick
+from rota.engine.commands.shared import Starter
 from rota.engine.observe.telemetry import ClockJumped
 from rota.engine.roles import scheduler
 from rota.engine.roles.scheduler import Scheduler
@@ -333,6 +335,37 @@ async def test_a_jump_is_remembered_for_all_that_was_due_then(
     for key in ("a", "b"):
         *missed, latest = await world.ledger(key)
         assert ({row.reason for row in missed}, latest.reason) == ({RunReason.MISSED}, None)
+
+
+@on_any_store
+async def test_a_schedule_that_cannot_be_fired_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever is wrong with it, or with Rota. It is late then, and runs as soon as that is mended."""
+    starts = handle(world)
+    for key in ("first", "bad", "last"):
+        await world.schedule(key, cron="* * * * *", end_at=START + 3 * MINUTE)
+
+    def start(starter: Starter, id: str, schedule: rota.Schedule, *rest: Any, **options: Any) -> Any:
+        if schedule.key == "bad":
+            raise ZeroDivisionError("of a test")
+        return started(starter, id, schedule, *rest, **options)
+
+    started = Starter.start
+    with monkeypatch.context() as patched:
+        patched.setattr(Starter, "start", start)
+        patched.setattr(alike, "start_alike", lambda *_: None)
+        async with world.running():
+            await world.at(3 * MINUTE + 30 * SECOND)
+        with pytest.raises(RuntimeError, match="schedule 'bad'"):
+            await world.queue.run_due()
+    for key in ("first", "last"):
+        assert [row.status for row in await world.ledger(key)] == [RunStatus.COMPLETED] * 3
+    assert (await world.ledger("bad"), len(starts)) == ([], 6)
+    [told, *_] = [record.getMessage() for record in caplog.records if record.name == "rota"]
+    assert "schedule 'bad' of tenant 'default' cannot be fired: of a test" in told
+    await world.queue.run_due()
+    assert [row.scheduled_at for row in await world.ledger("bad")][-1] == START + 3 * MINUTE
 
 
 async def test_an_expired_task_that_nobody_swept_is_not_live(world: World) -> None:

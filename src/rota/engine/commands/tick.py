@@ -78,8 +78,18 @@ async def fire_due(tx: Tx, limit: int, *, jumped: bool = False) -> Tick:
 
 
 @as_work
-async def is_anything_due(tx: Tx) -> bool:
-    return bool(await tx.find(DueSchedules(at=tx.now), 1))
+async def fire_one(tx: Tx, id: str, *, jumped: bool = False) -> Tick:
+    """As `fire_due`, one schedule by itself."""
+    found = await tx.get(Schedule, id)
+    if found is None or not found.is_due(tx.now):
+        return Tick(at=tx.now)
+    firing = await _Firing.read(tx, [found], jumped)
+    return await firing.write(tx, is_more_due=False)
+
+
+@as_work
+async def due_now(tx: Tx, limit: int) -> list[Schedule]:
+    return await tx.find(DueSchedules(at=tx.now), limit)
 
 
 async def _upcoming(tx: Tx, limit: int) -> Tick:
@@ -176,7 +186,9 @@ class _Firing(msgspec.Struct, frozen=True):
         found = decision.schedule
         if found.backfill is None:
             return NOT_FILLED
-        if decision.until is not None and found.backfill.is_open:  # a time may be of both: it gets its row first
+        if (
+            decision.until is not None and found.backfill.is_open
+        ):  # a time may be of both: it gets its row first
             return Filled(backfill=found.backfill, look_at=self.starter.now)
         is_live = bool(self.live[found.id]) or any(started is not None for _, started in starts)
         return self.fillings.moved_on(found, self.starter, self.left.room(found.tenant), is_live)

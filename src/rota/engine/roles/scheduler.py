@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
 
+from ...domain.errors import StoreError
 from ...domain.model import Run
-from ...stores.base import CommitOptions, Store
+from ...stores.base import PLAIN_COMMIT, CommitOptions, Store
 from ..clock import sleep
-from ..commands import Tick, fire_due, is_anything_due, refresh_zones
+from ..commands import Tick, due_now, fire_due, fire_one, refresh_zones
 from ..loops import Backoff
 from ..observe.telemetry import Observer, ScheduleStopped, TimesHandled, ZonesRefreshed
 from .jumps_and_blocks import LookForJumps
@@ -92,25 +93,49 @@ class Scheduler:
         return tick
 
     async def _tick_now(self) -> Tick:
+        lane = "scheduler" if self._is_behind else None
+        return await self._fire(CommitOptions(may_be_stale=True, lane=lane))
+
+    async def _fire(self, options: CommitOptions = PLAIN_COMMIT) -> Tick:
         """Reported at once: its observations come before those of a worker that starts the tasks."""
-        work = fire_due(BATCH, jumped=self.jumped)
-        options = CommitOptions(may_be_stale=True, lane="scheduler" if self._is_behind else None)
-        tick = await self._store.transact(work, options)
+        try:
+            tick = await self._store.transact(fire_due(BATCH, jumped=self.jumped), options)
+        except StoreError:
+            raise
+        except Exception:
+            await self._fire_one_by_one()
+            raise
         self._report(tick)
         return tick
+
+    async def _fire_one_by_one(self) -> None:
+        """After a tick that failed for what is wrong with one of its schedules, or with Rota: the others have their
+        turn all the same."""
+        failed: RuntimeError | None = None
+        for due in await self._store.read(due_now(BATCH)):
+            try:
+                self._report(await self._store.transact(fire_one(due.id, jumped=self.jumped)))
+            except StoreError:
+                raise
+            except Exception as problem:
+                failed = RuntimeError(
+                    f"schedule {due.key!r} of tenant {due.tenant!r} cannot be fired: {problem}"
+                )
+                failed.__cause__ = problem
+        if failed is not None:
+            raise failed
 
     async def tick(self) -> tuple[list[Run], bool]:
         """Fire what is due now, up to about `ROWS_PER_CALL` rows; and whether more is."""
         runs: list[Run] = []
         await self._refresh_zones()
         while True:
-            tick = await self._store.transact(fire_due(BATCH, jumped=self.jumped))
-            self._report(tick)
+            tick = await self._fire()
             runs += tick.runs
             if not tick.schedules:
                 return runs, False
             if len(runs) >= ROWS_PER_CALL:
-                return runs, await self._store.read(is_anything_due())
+                return runs, bool(await self._store.read(due_now(1)))
 
     async def _refresh_zones(self) -> None:
         """Since the last start, the zone data may have changed."""

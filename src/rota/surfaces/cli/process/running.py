@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ....engine.app import App
-from ....engine.commands import Retention, is_anything_due
+from ....engine.commands import Retention, due_now
 from ....engine.guard import name_of
 from ....engine.node import Node, Worker
 from ....engine.observe.telemetry import Observer
@@ -281,7 +281,7 @@ class _Passes:
             if scheduler is not None and scheduler.rows_written >= ROWS_PER_CALL:
                 node.scheduler = None
         if node.scheduler is not scheduler:
-            self.is_more_due = await node.queue.store.read(is_anything_due())
+            self.is_more_due = bool(await node.queue.store.read(due_now(1)))
 
     @property
     def _is_over(self) -> bool:
