@@ -105,6 +105,10 @@ class Process:
                 return line
         raise AssertionError(f"{wanted!r} was not said; these lines were:\n" + "\n".join(self.lines))
 
+    def rest(self) -> list[str]:
+        """The lines that come until it has ended."""
+        return list(self._coming(PATIENCE))
+
     def send(self, signal: int) -> None:
         self._process.send_signal(signal)
 

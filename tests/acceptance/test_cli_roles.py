@@ -67,6 +67,23 @@ async def flaky(context):
 """
 
 
+A_THREAD_GOES_ON = """
+import atexit
+import os
+import sys
+import threading
+
+
+class Last:
+    def __del__(self, write=os.write):
+        write(1, b"taken apart\\n")
+
+
+sys.last = Last()
+atexit.register(print, "registered by the app", flush=True)
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+
 pytest_generate_tests = in_a_folder
 
 
@@ -129,6 +146,18 @@ def test_a_worker_with_a_handler_that_never_ends_still_ends(folder: Path) -> Non
         assert worker.end(signal.SIGINT) == 0
     back = document(f"status {task}")
     assert (back["status"], back["attempt"], back["retries"]) == ("pending", 0, 0)
+
+
+@SQLITE_ONLY
+def test_no_thread_goes_on_while_python_is_taken_apart(folder: Path) -> None:
+    """It would crash the process, now and then."""
+    (folder / "shop.py").write_text(APP + A_THREAD_GOES_ON)
+    with Process("worker shop:app", folder) as worker:
+        worker.until("Ctrl-C stops it")
+        assert worker.end(signal.SIGTERM) == 0
+    worker.until("stopped")
+    worker.until("registered by the app")
+    assert worker.rest() == []
 
 
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])

@@ -7,6 +7,7 @@ shell completes. `render` draws answers."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -17,6 +18,8 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run `rota` and end the process."""
+    code = 1
+    atexit.register(lambda: _leave(code))  # the first that is registered is called last
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed when the process began
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 - until the end
@@ -32,3 +35,12 @@ def main() -> NoReturn:
 def _is_held_up() -> bool:
     here = threading.current_thread()
     return any(thread is not here and not thread.daemon for thread in threading.enumerate())
+
+
+def _leave(code: int) -> None:
+    """A thread that still runs, such as one that waits for a file that is locked, may crash the process if it wakes
+    while Python takes the process apart."""
+    if threading.active_count() > 1:
+        from .command import flushed
+
+        os._exit(flushed(code))
