@@ -209,11 +209,13 @@ for _ in range(8):
 os.write(born, b"%d\\n" % leader)
 if os.getpid() != leader and os.getppid() == leader and os.fork() == 0:
     for _ in range(20_000):
+        time.sleep(0.002)
         if os.fork():
             os._exit(0)
 time.sleep(1000)
 """
-"""256 processes that ignore SIGTERM, and eight that are another one every moment: bounded, should nobody kill them."""
+"""256 processes that ignore SIGTERM, and eight that are another one every moment: bounded, should nobody kill them.
+Faster, they are more than are buried on a busy machine, and no other test can start a process or a thread."""
 
 
 def group_of(leader: int) -> list[int]:
