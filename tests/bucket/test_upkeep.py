@@ -681,12 +681,20 @@ def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
         ("delete", "log/", "delete", "objects that nobody needs any more stay"),
     ],
 )
-async def test_upkeep_that_is_refused_is_said_once_and_again_when_it_works(
-    kind: str, prefix: str, act: str, consequence: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_expected", [True, False])
+async def test_upkeep_that_fails_is_said_once_and_again_when_it_works(
+    kind: str, prefix: str, act: str, consequence: str, is_expected: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rota")
     requests = FaultyRequests(MemoryRequests())
-    requests.plan = refusing(requests, kind, prefix)
+    refused = refusing(requests, kind, prefix)
+
+    def broken(number: int, kind: str) -> Fault | None:
+        if refused(number, kind) is not None:
+            raise RuntimeError("can't start new thread")
+        return None
+
+    requests.plan = refused if is_expected else broken
     clock = ManualClock(START)
     often: dict[str, Any] = {"snapshot_every": 4, "archive_at_least": 1, "archive_after": timedelta(days=-1)}
     store = BucketStore(requests, clock, Tuning(views_every=timedelta(0), **often))
@@ -713,8 +721,11 @@ async def test_upkeep_that_is_refused_is_said_once_and_again_when_it_works(
     async with asyncio.timeout(60):
         await busy(60, refused_again)
     [warning] = said(caplog, logging.WARNING)
-    assert warning.startswith(f"upkeep of memory-bucket:: cannot {act} memory-bucket:/{prefix}")
-    assert "access denied (injected: 403)" in warning
+    if is_expected:
+        assert warning.startswith(f"upkeep of memory-bucket:: cannot {act} memory-bucket:/{prefix}")
+        assert "access denied (injected: 403)" in warning
+    else:
+        assert warning.startswith("upkeep of memory-bucket:: can't start new thread")
     assert f"Until it works, {consequence}" in warning
     assert said(caplog, logging.INFO) == []
     requests.plan = never

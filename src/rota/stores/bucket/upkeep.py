@@ -2,8 +2,8 @@
 snapshots and removes the old log.
 
 Every part may fail or be cut short at any point; it is tried again later. Nobody waits for upkeep, so nobody would
-notice that it fails. So a failure is logged as a warning, once for each kind of error, and again when the part works
-again.
+notice that it fails. So a failure, whatever it is, is logged as a warning, once for each kind of error, and again when
+the part works again.
 """
 
 from __future__ import annotations
@@ -53,13 +53,15 @@ class UpkeepFailures:
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
-        self._logged: dict[UpkeepPart, set[type[StoreError]]] = {}
+        self._logged: dict[UpkeepPart, set[type[Exception]]] = {}
 
-    def failed(self, part: UpkeepPart, error: StoreError) -> None:
+    def failed(self, part: UpkeepPart, error: Exception) -> None:
         logged = self._logged.setdefault(part, set())
         if type(error) not in logged:
             logged.add(type(error))
-            logger.warning("upkeep of %s: %s. Until it works, %s", self._bucket, error, part.value)
+            unexpected = None if isinstance(error, StoreError) else error
+            sentence = "upkeep of %s: %s. Until it works, %s"
+            logger.warning(sentence, self._bucket, error, part.value, exc_info=unexpected)
 
     def succeeded(self, part: UpkeepPart) -> None:
         if self._logged.pop(part, None):
@@ -187,7 +189,7 @@ class Upkeep:
         """Run one part in the upkeep thread; whether it was done, as the function says. A failure is logged."""
         try:
             is_done = await self._thread.call(function, *arguments)
-        except StoreError as error:
+        except Exception as error:  # one round that fails is not to be the last
             self._failures.failed(part, error)
             return False
         if is_done:
@@ -204,7 +206,7 @@ class Upkeep:
                     break
         except Conflict:  # a record has changed meanwhile
             pass
-        except StoreError as error:
+        except Exception as error:  # as in `_try`
             self._failures.failed(UpkeepPart.ARCHIVE, error)
 
     async def archive_once(self) -> bool:

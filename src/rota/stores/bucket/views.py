@@ -265,7 +265,7 @@ class ViewWriter:
             self._write(put, _AT_ONCE)
             self._write(removed, _REMOVED_AT_ONCE)
             self._raise_first_error()
-        except StoreError:
+        except Exception:
             self._is_behind = True  # the next comparison writes them
             raise
         return bool(put or removed) and not self._is_behind
@@ -279,7 +279,7 @@ class ViewWriter:
         try:
             self._compare()
             self._raise_first_error()
-        except StoreError:
+        except Exception:
             self._is_behind = True
             self._failures += 1
             raise
