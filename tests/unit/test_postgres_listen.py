@@ -62,6 +62,31 @@ async def test_a_connection_that_ends_while_the_listener_is_closed(
         await listener.close()
 
 
+async def test_it_listens_again_after_an_error_of_another_kind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To look up an address takes a thread, and there may be no room for one."""
+    tries = 0
+
+    async def connect(**options: object) -> Connection:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RuntimeError("can't start new thread")
+        return Connection()
+
+    monkeypatch.setattr(asyncpg, "connect", connect)
+    address = Address.parse("postgresql://localhost/rota")
+    listener = ChangeListener(address, Statements(address.schema), "me", lambda of: None, no_pool)
+    listener.start()
+    async with asyncio.timeout(60):
+        await listener.is_listening.wait()
+        await listener.close()
+    [told] = [each for each in caplog.records if each.name == "rota"]
+    assert "can't start new thread" in told.getMessage()
+    assert told.exc_info is not None
+
+
 async def test_a_poll_that_fails_while_it_is_cancelled_does_not_go_on() -> None:
     """The error takes the place of the cancellation. A store that was closing then waited for ever."""
     polls = asyncio.Semaphore(0)

@@ -14,6 +14,7 @@ the server: that is seen at once, but other databases of the server wake us, too
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
@@ -28,6 +29,8 @@ from ..codec import TABLES
 from .address import Address
 from .errors import FAILURES
 from .queries import Statements
+
+log = logging.getLogger("rota")
 
 _NAMES: dict[type[Record], str] = {of_type: table.name for of_type, table in TABLES.items()}
 _NAMES[PendingTask] = "pending"
@@ -83,6 +86,8 @@ class ChangeListener:
                 await (self._poll() if self.address.pgbouncer else self._listen())
             except (*FAILURES, StoreError):
                 pass  # callers of the store get the same error
+            except Exception as error:  # it must not be the end of all hearing
+                log.warning("hearing of the commits of other nodes failed: %s", error, exc_info=error)
             if self.is_listening.is_set():
                 self.is_listening.clear()
                 delay = _SHORTEST
